@@ -1,0 +1,1 @@
+"""What a newcomer sees: the dry-run packet, presets, the live view."""

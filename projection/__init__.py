@@ -1,0 +1,1 @@
+"""Read models: the evidence graph, the report, verification."""

@@ -1,0 +1,1 @@
+"""Who may take what next, and what may still be spent."""

@@ -1,0 +1,1 @@
+"""Processes that do work: workers, drivers, worktrees, evaluation, the command line."""

@@ -1,0 +1,1 @@
+"""Drivers turn a brief into a change in a worktree."""
