@@ -23,9 +23,9 @@ SOCKET_PATH_LIMIT = 100
 def home_text() -> str:
     """Give `labmates_home` as text."""
     if home := os.environ.get("LABMATES_HOME"):
-        return abspath(expanduser(home))
-    base = os.environ.get("XDG_STATE_HOME") or expanduser("~/.local/state")
-    return abspath(f"{base}/labmates")
+        return abspath(expanduser(home))  # noqa: PTH100, PTH111 - text
+    base = os.environ.get("XDG_STATE_HOME") or expanduser("~/.local/state")  # noqa: PTH111 - text
+    return abspath(f"{base}/labmates")  # noqa: PTH100 - text
 
 
 def labmates_home() -> Path:
