@@ -347,7 +347,7 @@ local function sign(c, a)
   if i.v.decided_rev == '' and (order == 2 or role == 'evaluator') then
     refuse('missing_record', 'the record decided', facts(c, i))
   end
-  local body = a.body1
+  local body = a.signature
   set(i, 'lapses', '')
   if order == 1 then
     local rev = emit(c, role, 'signed', base, body)
