@@ -47,7 +47,7 @@ if [ ! -x $(BIN)/labmates ] || ! $(BIN)/python -c "" 2>/dev/null \
     echo "$$(pwd) " > $(VENV)/labmates-home
   fi
   echo "labmates: installing [$(1)] into $(VENV) (once)" >&2
-  PIP_USER=0 $(BIN)/python -m pip install --quiet --no-input --disable-pip-version-check \
+  PIP_USER=0 $(BIN)/python -m pip install -qq --no-input --disable-pip-version-check \
     --only-binary :all: --editable ".[$(1)]" < /dev/null
   { for extras in $(2) $(1); do echo "$$(pwd) $$(cksum < pyproject.toml) $$extras"; done; } \
     > $(VENV)/labmates-stamp
