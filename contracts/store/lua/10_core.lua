@@ -301,7 +301,8 @@ local function writing(fn)
       end
       error(answer)
     end
-    if a.op and a.op ~= '' then
+    -- A call without events changed nothing that a second run would change again.
+    if a.op and a.op ~= '' and #c.events > 0 then
       set(ops, 'op', a.op)
       set(ops, 'answer', cjson.encode(answer))
     end

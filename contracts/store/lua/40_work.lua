@@ -16,8 +16,8 @@ local GUARD = {
   no_confirmation_wanted = function(_, i) return i.v.wants_confirm == '' end,
   evidence = function(_, i) return i.v.evidence_rev ~= '' end,
   evaluation = function(_, i) return i.v.evaluation_rev ~= '' end,
-  holdout = function(c, i)
-    return c.goal.v.holdout_required ~= '1' or i.v.holdout_rev ~= ''
+  holdout = function(c, i, _, kinds)
+    return c.goal.v.holdout_required ~= '1' or i.v.holdout_rev ~= '' or kinds.holdout_recorded
   end,
   holdout_passed = function(c, i)
     return c.goal.v.holdout_required ~= '1' or i.v.holdout_pass == '1'
@@ -46,7 +46,7 @@ local function check_rule(c, i, a, name, records)
     end
   end
   for _, guard in ipairs(rule.guards) do
-    if not GUARD[guard](c, i, a) then
+    if not GUARD[guard](c, i, a, records) then
       refuse(guard, GUARD_TEXT[guard], more)
     end
   end

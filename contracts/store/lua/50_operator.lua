@@ -139,16 +139,30 @@ local function gate_decide(c, a)
   return {'ok', int(rev)}
 end
 
-local function register_all(list, wrap, flags)
-  for name, fn in pairs(list) do
-    redis.register_function{function_name = 'lm_' .. name .. '_v1', callback = wrap(fn), flags = flags}
-  end
+-- A library is loaded without `pairs` and friends: one plain call per function.
+local function offer(name, fn)
+  redis.register_function('lm_' .. name .. '_v1', writing(fn))
 end
 
-register_all({create = create, approve = approve, register = register, pause = pause, gate_open = gate_open,
-  gate_decide = gate_decide, enlist = enlist, leave = leave, claim = claim, renew = renew, release = release,
-  propose = propose, close_source = close_source, advance = advance, record = record, sign = sign,
-  decline = decline, spend = spend, stale = stale}, writing, {})
-register_all({should_run = should_run}, reading, {'no-writes'})
+offer('create', create)
+offer('approve', approve)
+offer('register', register)
+offer('pause', pause)
+offer('gate_open', gate_open)
+offer('gate_decide', gate_decide)
+offer('enlist', enlist)
+offer('leave', leave)
+offer('claim', claim)
+offer('renew', renew)
+offer('release', release)
+offer('propose', propose)
+offer('close_source', close_source)
+offer('advance', advance)
+offer('record', record)
+offer('sign', sign)
+offer('decline', decline)
+offer('spend', spend)
+offer('stale', stale)
+redis.register_function{function_name = 'lm_should_run_v1', callback = reading(should_run), flags = {'no-writes'}}
 redis.register_function{function_name = 'lm_version_v1', flags = {'no-writes'},
   callback = function() return LIBRARY_DIGEST end}
