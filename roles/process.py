@@ -156,7 +156,7 @@ def run(
     timeout_s: float,
     silence_s: float | None = None,
     log_path: Path | None = None,
-    limits: Limits = Limits(),
+    limits: Limits = Limits(),  # noqa: B008 - frozen, one default can be shared
     stop: Callable[[], bool] | None = None,
     grace_s: float = 5.0,
     on_quiet: Callable[[float], None] | None = None,
