@@ -150,8 +150,6 @@ class Git:
         """Call git and give its stdout as text without the last line end."""
         return os.fsdecode(self.out(*args, env=env, calm=calm)).rstrip("\n")
 
-    # -- reading ---------------------------------------------------------------------------------
-
     def common_dir(self) -> Path:
         """Give the directory that all worktrees of the repository share."""
         return (self.repo / self.line("rev-parse", "--git-common-dir")).resolve()
@@ -287,8 +285,6 @@ class Git:
         text = self.line("for-each-ref", "--format=%(refname) %(objectname)", "--", prefix)
         pairs = [line.split(" ", 1) for line in text.splitlines()]
         return {name: oid for name, oid in pairs}  # noqa: C416 - dict() loses the types
-
-    # -- writing ---------------------------------------------------------------------------------
 
     def update_ref(self, ref: str, new: str, old: str | None = None) -> bool:
         """Move one of our refs to `new`, if it is at `old` (None: anywhere; "": nowhere yet).

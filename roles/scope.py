@@ -117,6 +117,20 @@ def fold(path: str) -> str:
     return unicodedata.normalize("NFKC", visible.casefold())
 
 
+def name_fault(path: str) -> str:
+    """Say why no file of a commit may have this name at all, or "" where it may."""
+    parts = path.split("/")
+    if path.startswith("/") or any(part in {"", ".", ".."} for part in parts):
+        return "is no path inside the repository"
+    if any(fold(part).rstrip(" .") in {".git", "git~1"} for part in parts):
+        return "is a name of git's own"
+    if any("\udc80" <= char <= "\udcff" for char in path):
+        return "is a name that is not UTF-8"
+    if any(unicodedata.category(char) == "Cc" for char in path):
+        return "is a name with control characters"
+    return ""
+
+
 def command_files(command: str, tree_paths: Iterable[str]) -> set[str]:
     """Give the files of the tree that a command names: as words, options' values, or modules.
 
@@ -152,7 +166,7 @@ def _sides(change: Change) -> list[tuple[str, bool]]:
 
 def _why_not(path: str, editable: tuple[str, ...], guarded: tuple[str, ...]) -> str:
     """Say why the path may not change, or "" where it may."""
-    if why := _why_not_name(path):
+    if why := name_fault(path):
         return why
     if matches(path, guarded):
         return "is protected"
@@ -164,19 +178,6 @@ def _why_not(path: str, editable: tuple[str, ...], guarded: tuple[str, ...]) -> 
     if name in AUTO_LOADED or name.endswith(_AUTO_SUFFIX):
         return "is loaded without being named, and is not editable"
     return "is not editable"
-
-
-def _why_not_name(path: str) -> str:
-    parts = path.split("/")
-    if path.startswith("/") or any(part in {"", ".", ".."} for part in parts):
-        return "is no path inside the repository"
-    if any(fold(part).rstrip(" .") in {".git", "git~1"} for part in parts):
-        return "is a name of git's own"
-    if any("\udc80" <= char <= "\udcff" for char in path):
-        return "is a name that is not UTF-8"
-    if any(unicodedata.category(char) == "Cc" for char in path):
-        return "is a name with control characters"
-    return ""
 
 
 def _why_not_mode(change: Change) -> str:
