@@ -317,7 +317,7 @@ class Git:
         with _private_index() as env:
             self.out("read-tree", _oid(base), env=env)
             self.out("add", "--all", "--", ".", env=env, calm=True)
-            return self.line("write-tree", env=env)
+            return self.line("write-tree", env=env, calm=True)
 
     def commit_tree(self, tree: str, parent: str, message: str) -> str:
         """Make a commit object; no ref moves."""
@@ -332,7 +332,7 @@ class Git:
             return None
         commit = self.commit_tree(tree, base, message)
         self.out("update-ref", "-m", "labmates: commit", "HEAD", commit, base)
-        self.out("read-tree", commit)
+        self.out("read-tree", commit, calm=True)
         return commit
 
     def cherry_pick(self, commit: str) -> bool:

@@ -113,10 +113,11 @@ def open_attempt(
         _remove(git, path, admin)
     if path.is_symlink() or path.exists():
         _move_aside(path)
+    # made by itself: `worktree add -b` may write the config, and leave a branch where it fails
     _settle_branch(found, committed)
     path.parent.mkdir(parents=True, exist_ok=True)
     reason = f"labmates: attempt {attempt} of {goal}"
-    options = ["--no-track", "--lock", "--reason", reason]
+    options = ["--lock", "--reason", reason]
     git.out("worktree", "add", *options, str(path), found.branch, calm=True)
     admin = _admin_dir(git, path)
     if admin is None:
@@ -170,7 +171,7 @@ def _record(worktree: Worktree, tree: str, message: str) -> str:
     git.update_ref(worktree.ref, commit)
     # for people who look inside; the attempt may have left a lock, so these may fail
     git.run("symbolic-ref", "HEAD", worktree.ref)
-    git.run("read-tree", commit)
+    git.run("read-tree", commit, calm=True)
     return commit
 
 
@@ -260,7 +261,7 @@ def _remove(git: Git, path: Path, admin: Path) -> None:
         _move_aside(path)
     if path.exists():
         remove_tree(path)
-    git.out("worktree", "remove", "--force", "--force", str(path))
+    git.out("worktree", "remove", "--force", "--force", str(path), calm=True)
 
 
 def _move_aside(path: Path) -> None:

@@ -37,6 +37,16 @@ class DriverStatus(StrEnum):
     STOPPED = "stopped"
 
 
+_FAILURES = {
+    EndedBy.EXIT: DriverStatus.CRASH,
+    EndedBy.SIGNAL: DriverStatus.CRASH,
+    EndedBy.TIMEOUT: DriverStatus.TIMEOUT,
+    EndedBy.SILENCE: DriverStatus.SILENT,
+    EndedBy.OUT_OF_MEMORY: DriverStatus.OUT_OF_MEMORY,
+    EndedBy.STOPPED: DriverStatus.STOPPED,
+}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Brief:
     """What a driver is asked to do.
@@ -113,20 +123,9 @@ def get_driver(name: str) -> Driver:
 
 def status_of(outcome: ProcessOutcome, *, has_changed: bool) -> DriverStatus:
     """Turn a child's end into a status; edits of a child that failed do not count."""
-    match outcome.ended_by:
-        case EndedBy.EXIT if outcome.exit_code == 0:
-            status = DriverStatus.CHANGED if has_changed else DriverStatus.NO_CHANGE
-        case EndedBy.EXIT | EndedBy.SIGNAL:
-            status = DriverStatus.CRASH
-        case EndedBy.TIMEOUT:
-            status = DriverStatus.TIMEOUT
-        case EndedBy.SILENCE:
-            status = DriverStatus.SILENT
-        case EndedBy.OUT_OF_MEMORY:
-            status = DriverStatus.OUT_OF_MEMORY
-        case EndedBy.STOPPED:
-            status = DriverStatus.STOPPED
-    return status
+    if outcome.ok:
+        return DriverStatus.CHANGED if has_changed else DriverStatus.NO_CHANGE
+    return _FAILURES[outcome.ended_by]
 
 
 def file_stamps(worktree: Path) -> dict[str, tuple[int, int, int]]:
