@@ -10,10 +10,6 @@ import numpy as np
 SPARE = 2
 
 
-# The points are dealt out to this many blocks; it must divide their number.
-BLOCKS = 200
-
-
 def sum_of_squares(vectors):
     """Add the squares along the last axis."""
     return (vectors * vectors).sum(axis=-1)
@@ -28,6 +24,10 @@ def score(points, queries):
     right[:, :-1] = points
     right[:, -1] = sum_of_squares(points)
     return left @ right.T
+
+
+# The points are dealt out to this many blocks; it must divide their number.
+BLOCKS = 200
 
 
 def shortlist(scores, k):
