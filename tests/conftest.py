@@ -50,6 +50,14 @@ def store_home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     shutil.rmtree(root)
 
 
+@pytest.fixture
+def short_path(store_home: Path) -> Path:
+    """Give an empty folder whose path is short enough for sockets, whatever TMPDIR is."""
+    folder = store_home.parent / "short"
+    folder.mkdir()
+    return folder
+
+
 @pytest.fixture(autouse=True)
 def _private_home(store_home: Path) -> None:
     """Keep every test away from the person's home and store."""

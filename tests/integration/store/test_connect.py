@@ -107,9 +107,9 @@ def _lose_first_reply(listener: socket.socket, real: str) -> None:
 
 
 def test_a_call_whose_reply_is_lost_is_not_sent_again(
-    tmp_path: Path, server_url: str, goal_id: str
+    short_path: Path, server_url: str, goal_id: str
 ) -> None:
-    path = tmp_path / "relay.sock"
+    path = short_path / "relay.sock"
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
         listener.listen()
@@ -128,11 +128,11 @@ def test_a_call_whose_reply_is_lost_is_not_sent_again(
         assert other.call("GET", goal_id) == "1"
 
 
-def test_no_answer_names_the_address_and_the_reason(tmp_path: Path) -> None:
+def test_no_answer_names_the_address_and_the_reason(short_path: Path) -> None:
     with pytest.raises(StoreUnreachableError) as caught:
-        connect(f"unix://{tmp_path}/none.sock")
+        connect(f"unix://{short_path}/none.sock")
     assert caught.value.message == (
-        f"no answer from unix://{tmp_path}/none.sock (no such file or directory)"
+        f"no answer from unix://{short_path}/none.sock (no such file or directory)"
     )
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -178,8 +178,8 @@ def _both(client: redis.Redis, url: str, *command: str) -> list[StoreError]:
     return [translate(caught.value, url=url), translate(raw.value, url=url)]
 
 
-def test_a_replica_is_read_only(tmp_path: Path) -> None:
-    with own_server(tmp_path) as url, connect(url) as client:
+def test_a_replica_is_read_only(short_path: Path) -> None:
+    with own_server(short_path) as url, connect(url) as client:
         client.function_load(WRITER.format(name="w"))
         client.replicaof("127.0.0.1", 1)
         for error in _both(client, url, "SET", "a", "1") + _both(
@@ -189,8 +189,8 @@ def test_a_replica_is_read_only(tmp_path: Path) -> None:
             assert error.message == f"{url} takes no writes: it is a read-only replica"
 
 
-def test_field_case_35_a_full_store_says_so(tmp_path: Path) -> None:
-    with own_server(tmp_path) as url, connect(url) as client:
+def test_field_case_35_a_full_store_says_so(short_path: Path) -> None:
+    with own_server(short_path) as url, connect(url) as client:
         client.function_load(WRITER.format(name="w"))
         client.config_set("maxmemory", 1)
         for error in _both(client, url, "SET", "a", "1") + _both(
@@ -200,8 +200,8 @@ def test_field_case_35_a_full_store_says_so(tmp_path: Path) -> None:
             assert error.message == f"{url} takes no writes: its memory is full"
 
 
-def test_too_few_replicas_take_no_writes(tmp_path: Path) -> None:
-    with own_server(tmp_path, "--min-replicas-to-write", "1") as url, connect(url) as client:
+def test_too_few_replicas_take_no_writes(short_path: Path) -> None:
+    with own_server(short_path, "--min-replicas-to-write", "1") as url, connect(url) as client:
         for error in _both(client, url, "SET", "a", "1"):
             assert isinstance(error, StoreReadOnlyError)
             assert "too few replicas" in error.message
@@ -227,8 +227,8 @@ def test_any_other_error_is_a_plain_store_error(
 
 
 @pytest.mark.parametrize("policy", ["allkeys-lru", "allkeys-random", "volatile-ttl"])
-def test_field_case_34_a_server_that_evicts_is_refused(tmp_path: Path, policy: str) -> None:
-    with own_server(tmp_path, "--maxmemory-policy", policy) as url:
+def test_field_case_34_a_server_that_evicts_is_refused(short_path: Path, policy: str) -> None:
+    with own_server(short_path, "--maxmemory-policy", policy) as url:
         with pytest.raises(PreconditionError, match=policy) as caught:
             connect(url)
         assert caught.value.mend[0][-3:] == ["set", "maxmemory-policy", "noeviction"]
@@ -263,23 +263,23 @@ def test_only_connection_faults_are_tried_again() -> None:
     assert len(calls) == 1
 
 
-def test_retries_give_up_and_say_how_often(tmp_path: Path) -> None:
-    url = f"unix://{tmp_path}/none.sock"
+def test_retries_give_up_and_say_how_often(short_path: Path) -> None:
+    url = f"unix://{short_path}/none.sock"
     begin = time.monotonic()
     with pytest.raises(StoreUnreachableError, match=r"no such file or directory, [2-9] tries\)"):
         with_retries(lambda: connect(url), limit_s=0.5)
     assert time.monotonic() - begin < 3
 
 
-def test_a_server_that_comes_back_is_found_by_the_retry(tmp_path: Path) -> None:
+def test_a_server_that_comes_back_is_found_by_the_retry(short_path: Path) -> None:
     attempts: list[int] = []
-    with own_server(tmp_path) as url:
-        (tmp_path / "own.sock").rename(tmp_path / "away.sock")
+    with own_server(short_path) as url:
+        (short_path / "own.sock").rename(short_path / "away.sock")
 
         def ask() -> bool:
             attempts.append(1)
             if len(attempts) == 2:
-                (tmp_path / "away.sock").rename(tmp_path / "own.sock")
+                (short_path / "away.sock").rename(short_path / "own.sock")
             with connect(url) as client:
                 return bool(client.ping())
 
