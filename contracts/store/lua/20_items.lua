@@ -102,6 +102,11 @@ local function class_of(c, i)
 end
 
 local function file(c, i)
+  -- A supported item whose base is no longer the champion must be measured again on the new one.
+  if i.v.state == 'supported' and i.v.claimed_by == '' and i.v.wants_confirm == ''
+    and num(i, 'base_rev') ~= num(c.goal, 'champion_rev') then
+    set(i, 'wants_confirm', 'champion_moved')
+  end
   local class = class_of(c, i)
   if class ~= i.v.class then
     if i.v.class ~= '' then

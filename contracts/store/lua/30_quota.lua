@@ -154,7 +154,8 @@ end
 local function describe(c, answer, i, role, action)
   local flat = {'todo', i.id, 'kind', i.v.kind, 'hyp', i.v.hyp, 'state', i.v.state, 'version', i.v.version,
     'action', action, 'rank', i.v.rank, 'rank_reason', i.v.rank_reason, 'selected_role', role,
-    'fence', i.v.fence, 'attempt', i.v.attempt, 'title', i.v.title, 'claimed_action', i.v.action}
+    'fence', i.v.fence, 'attempt', i.v.attempt, 'title', i.v.title, 'claimed_action', i.v.action,
+    'next_attempt', i.v.next_attempt}
   local lease = redis.call('ZSCORE', c.p .. ':leases', i.id)
   local changed = zset(c, c.p .. ':leases')[i.id]
   flat[#flat + 1] = 'lease_until'
@@ -182,6 +183,8 @@ local function take(c, a, picked)
     ['until'] = ends})
   if picked.action == 'select' or picked.action == 'confirm' then
     set(i, 'reserved', '1')
+    add(c.goal, 'attempt_count', 1)
+    set(i, 'next_attempt', c.goal.v.attempt_count)
     add(c.goal, 'attempts_reserved', 1)
     add(c.goal, 'lanes', 1)
   end

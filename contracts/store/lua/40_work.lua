@@ -180,8 +180,10 @@ local function start_attempt(c, i, a)
   set(i, 'in_lane', '1')
   add(c.goal, 'attempts_reserved', -1)
   add(c.goal, 'attempts_used', 1)
-  set(i, 'attempt', num(c.goal, 'attempts_used'))
+  set(i, 'attempt', i.v.next_attempt)
+  set(i, 'next_attempt', '')
   set(i, 'base_rev', a.base_rev)
+  set(i, 'base_commit', a.base_commit or '')
   for _, field in ipairs({'selected_from', 'wants_confirm', 'evidence_rev', 'evaluation_rev', 'holdout_rev',
     'holdout_pass', 'commit', 'owner'}) do
     set(i, field, '')
@@ -314,11 +316,13 @@ local function promote(c, i)
   if i.v.target_met == '1' then
     set(g, 'target_met', '1')
   end
-  for _, todo in ipairs(redis.call('ZRANGE', ready_key(c, 'cosign_curator'), 0, -1)) do
-    local other = item_of(c, todo)
-    if other and todo ~= i.id then
-      unsign(other)
-      file(c, other)
+  -- Only these two sets hold items that a moving champion sends elsewhere; both are short.
+  for _, class in ipairs({'cosign_curator', 'holdout'}) do
+    for _, todo in ipairs(redis.call('ZRANGE', ready_key(c, class), 0, -1)) do
+      local other = item_of(c, todo)
+      if other and todo ~= i.id then
+        file(c, other)
+      end
     end
   end
 end
