@@ -215,11 +215,12 @@ def run(
                 tree.end(grace_s=grace_s)
                 leftovers = []
             watch.drain(1.0)
-        finally:
-            # an exception, Ctrl-C included, must not leave the child behind
-            if child.poll() is None or tree.sweep():
-                tree.end(grace_s=0)
-            code = _reap(child)
+        except BaseException:
+            # Ctrl-C included: nothing may be left behind
+            tree.end(grace_s=0)
+            _reap(child)
+            raise
+        code = _reap(child)
     return ProcessOutcome(
         argv=tuple(argv),
         started_at=started_at,
@@ -254,6 +255,9 @@ def _start(
         raise MachineError(message, facts={"command": " ".join(argv)}) from error
     with contextlib.suppress(ProcessLookupError, BrokenPipeError):
         for kind, soft, hard in kernel_limits(limits):
+            top = resource.prlimit(child.pid, kind)[1]
+            if top != resource.RLIM_INFINITY:  # only root may raise it
+                soft, hard = min(soft, top), min(hard, top)
             resource.prlimit(child.pid, kind, (soft, hard))
         assert child.stdin is not None  # noqa: S101 - PIPE was asked for
         child.stdin.write(b"\n")

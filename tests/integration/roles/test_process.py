@@ -173,6 +173,23 @@ def test_field_case_50_only_the_very_process_is_ended(tmp_path: Path) -> None:
         other.wait()
 
 
+def test_a_process_that_leads_no_session_is_ended_with_its_children(tmp_path: Path) -> None:
+    other = subprocess.Popen(["sh", "-c", "sleep 998 & echo $! > pid; wait"], cwd=tmp_path)
+    try:
+        wait_until(
+            lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text(),
+            description="the grandchild runs",
+        )
+        real = identify(other.pid)
+        assert real is not None
+        assert end_process(real, grace_s=2)
+        other.wait(5)
+        assert identify(int((tmp_path / "pid").read_text())) is None
+    finally:
+        other.kill()
+        other.wait()
+
+
 def test_field_case_52_a_child_that_reads_stdin_gets_its_end_at_once(tmp_path: Path) -> None:
     got = sh("cat; echo done", tmp_path, timeout_s=10)
     assert got.stdout == "done\n"
