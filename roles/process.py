@@ -254,10 +254,9 @@ def _start(
         message = f"no process can be started in {cwd}: {error.strerror}"
         raise MachineError(message, facts={"command": " ".join(argv)}) from error
     with contextlib.suppress(ProcessLookupError, BrokenPipeError):
-        for kind, soft, hard in kernel_limits(limits):
-            top = resource.prlimit(child.pid, kind)[1]
-            if top != resource.RLIM_INFINITY:  # only root may raise it
-                soft, hard = min(soft, top), min(hard, top)
+        for kind, *wanted in kernel_limits(limits):
+            top = resource.prlimit(child.pid, kind)[1]  # only root may raise it
+            soft, hard = (n if top == resource.RLIM_INFINITY else min(n, top) for n in wanted)
             resource.prlimit(child.pid, kind, (soft, hard))
         assert child.stdin is not None  # noqa: S101 - PIPE was asked for
         child.stdin.write(b"\n")
