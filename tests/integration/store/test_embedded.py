@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from contracts.errors import LabmatesError, PreconditionError, StoreError, StoreUnreachableError
-from contracts.store import launch, wire
+from contracts.store import embedded, launch, wire
 from contracts.store.embedded import ensure_server, find_server, server_status, stop_server
 from contracts.store.home import labmates_home, runtime_text, socket_path, socket_url, store_dir
 from tests.support import holders_of, start_python, wait_until
@@ -139,7 +139,6 @@ def test_the_server_outlives_its_starter_in_its_own_session(store_home: Path) ->
     pid = _pid(store_home)
     assert os.getsid(pid) not in {os.getsid(0), starter.pid}
     assert {str(Path(f"/proc/{pid}/fd/{fd}").readlink()) for fd in (0, 1, 2)} == {"/dev/null"}
-    assert b"LABMATES_HOME" not in Path(f"/proc/{pid}/environ").read_bytes()
 
 
 def test_a_server_that_still_loads_is_waited_for(store_home: Path) -> None:
@@ -165,6 +164,7 @@ def test_a_server_that_still_loads_is_waited_for(store_home: Path) -> None:
 def test_stop_waits_until_the_server_is_gone_and_says_whether_one_ran(store_home: Path) -> None:
     ensure_server(store_home)
     pid = _pid(store_home)
+    assert not embedded._is_gone(store_home, pid)
     assert stop_server(store_home) is True
     with suppress(psutil.NoSuchProcess):  # ended, though nobody may have collected it yet
         assert psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
@@ -256,6 +256,7 @@ def test_two_spellings_of_one_home_find_one_server(store_home: Path) -> None:
     link = store_home.parent / "link"
     link.symlink_to(store_home)
     assert ensure_server(link) == url
+    assert socket_path(link) == socket_path(store_home)
 
 
 def test_another_runtime_folder_finds_the_same_server(
@@ -335,13 +336,16 @@ def test_a_server_that_cannot_start_says_its_last_lines(
 ) -> None:
     fake = store_home.parent / "valkey-server"
     fake.write_text(
-        "#!/bin/sh\n[ $1 = --version ] && echo 'v=9.0.0' && exit\necho no luck\nexit 1\n"
+        "#!/bin/sh\n[ $1 = --version ] && echo 'v=9.0.0' && exit\n"
+        f"env > {store_home.parent}/env\necho no luck\nexit 1\n"
     )
     fake.chmod(0o700)
     monkeypatch.setenv("LABMATES_SERVER_BINARY", str(fake))
     with pytest.raises(StoreError, match="did not start") as caught:
         ensure_server(store_home)
     assert caught.value.facts["last lines"] == "no luck"
+    # A server lives long and its environment can be read: it gets nothing of ours.
+    assert "LABMATES" not in (store_home.parent / "env").read_text()
 
 
 def test_without_any_server_program_all_three_mends_are_named(
