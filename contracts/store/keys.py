@@ -1,0 +1,73 @@
+"""Every key of the store. All of a goal's keys carry its hash tag, so a goal lives in one slot.
+
+Lifetimes: every key here is permanent until `goal remove`; there is no lock and no key with a TTL.
+Kinds and contents are listed at the head of `lua/10_core.lua`.
+"""
+
+GOALS = "labmates:goals"
+"""Set of goal ids, outside the hash tags; written after the goal exists."""
+
+
+def prefix(goal_id: str) -> str:
+    """Give the hash tag that starts every key of a goal."""
+    return "{" + goal_id + "}"
+
+
+def goal(goal_id: str) -> str:
+    """Name the hash of contract numbers, counters and the champion."""
+    return f"{prefix(goal_id)}:goal"
+
+
+def item(goal_id: str, todo_id: str) -> str:
+    """Name the hash of one todo."""
+    return f"{prefix(goal_id)}:item:{todo_id}"
+
+
+def ready(goal_id: str, name: str) -> str:
+    """Name the sorted set of todos that are ready for one kind of step."""
+    return f"{prefix(goal_id)}:ready:{name}"
+
+
+def leases(goal_id: str) -> str:
+    """Name the sorted set of lease ends."""
+    return f"{prefix(goal_id)}:leases"
+
+
+def agents(goal_id: str) -> str:
+    """Name the set of agents of the roster."""
+    return f"{prefix(goal_id)}:agents"
+
+
+def agent(goal_id: str, agent_id: str) -> str:
+    """Name the hash of one agent."""
+    return f"{prefix(goal_id)}:agent:{agent_id}"
+
+
+def lane(goal_id: str, agent_id: str) -> str:
+    """Name the hash of what a lane does now (derived; `doctor` may drop it)."""
+    return f"{prefix(goal_id)}:lane:{agent_id}"
+
+
+def gate(goal_id: str, gate_id: str) -> str:
+    """Name the hash of one operator gate."""
+    return f"{prefix(goal_id)}:gate:{gate_id}"
+
+
+def gates(goal_id: str) -> str:
+    """Name the sorted set of open gates."""
+    return f"{prefix(goal_id)}:gates"
+
+
+def heads(goal_id: str) -> str:
+    """Name the hash of the last position and digest of each stream."""
+    return f"{prefix(goal_id)}:heads"
+
+
+def events(goal_id: str, stream: str) -> str:
+    """Name one append-only stream of events."""
+    return f"{prefix(goal_id)}:events:{stream}"
+
+
+def wake(goal_id: str, role: str) -> str:
+    """Name the list of tokens that wake a waiting worker of a role."""
+    return f"{prefix(goal_id)}:wake:{role}"

@@ -1,0 +1,426 @@
+-- Work: proposals, transitions, records, signatures. Every function checks all it needs, then writes.
+
+local GUARD = {
+  approved = function(c) return c.goal.v.status == 'approved' end,
+  not_paused = function(c) return c.goal.v.paused ~= '1' end,
+  not_closed = function(c) return not closed(c) end,
+  not_doomed = function(_, i) return i.v.doomed ~= '1' end,
+  reserved = function(_, i) return i.v.reserved == '1' end,
+  base_current = function(c, i, a)
+    return tonumber(a.base_rev or i.v.base_rev or '') == num(c.goal, 'champion_rev')
+  end,
+  base_moved = function(c, i) return num(i, 'base_rev') ~= num(c.goal, 'champion_rev') end,
+  unattempted = function(_, i) return i.v.attempt == '' end,
+  attempted = function(_, i) return i.v.attempt ~= '' end,
+  confirmation_wanted = function(_, i) return i.v.wants_confirm ~= '' end,
+  no_confirmation_wanted = function(_, i) return i.v.wants_confirm == '' end,
+  evidence = function(_, i) return i.v.evidence_rev ~= '' end,
+  evaluation = function(_, i) return i.v.evaluation_rev ~= '' end,
+  holdout = function(c, i, _, kinds)
+    return c.goal.v.holdout_required ~= '1' or i.v.holdout_rev ~= '' or kinds.holdout_recorded
+  end,
+  holdout_passed = function(c, i)
+    return c.goal.v.holdout_required ~= '1' or i.v.holdout_pass == '1'
+  end,
+  holdout_not_required = function(c) return c.goal.v.holdout_required ~= '1' end,
+  owner_accepted = function(c, i)
+    return c.goal.v.owner_gate ~= '1' or i.v.owner == 'accepted'
+  end,
+  retries_left = function(c, i) return num(i, 'retries') <= num(c.goal, 'retries') end,
+}
+
+local function facts(c, i)
+  return {state = i.v.state, version = i.v.version, fence = i.v.fence, claimed_by = i.v.claimed_by,
+    hyp = i.v.hyp, revision = int(num(c.goal, 'rev'))}
+end
+
+local function check_rule(c, i, a, name, records)
+  local rule = RULES[name]
+  local more = facts(c, i)
+  if not rule then
+    refuse('no_such_transition', 'a row ' .. string.sub(name, 6) .. ' in the table', more)
+  end
+  for _, kind in ipairs(rule.records) do
+    if not records[kind] then
+      refuse('missing_record', 'the record ' .. kind, more)
+    end
+  end
+  for _, guard in ipairs(rule.guards) do
+    if not GUARD[guard](c, i, a, records) then
+      refuse(guard, GUARD_TEXT[guard], more)
+    end
+  end
+  return rule
+end
+
+local function records_of(a)
+  local list, kinds = {}, {}
+  for n = 1, tonumber(a.records or '0') do
+    list[n] = {kind = a['type' .. n], body = a['body' .. n]}
+    kinds[list[n].kind] = true
+  end
+  return list, kinds
+end
+
+local function contains(list, value)
+  for _, each in ipairs(list) do
+    if each == value then
+      return true
+    end
+  end
+  return false
+end
+
+local function check_item(c, i, a)
+  local more = facts(c, i)
+  if a.version ~= i.v.version then
+    refuse('version', 'version ' .. i.v.version, more)
+  end
+  if num(i, 'gates') > 0 and not GATED[i.v.state .. '>' .. a.to] then
+    refuse('blocked_by_gate', 'the decision of ' .. i.v.gate, more)
+  end
+end
+
+-- Proposals ------------------------------------------------------------------------------------
+
+local function add_hypothesis(c, a, source)
+  local texts = hash(c, c.p .. ':texts')
+  if texts.v[a.text] ~= '' then
+    refuse('duplicate', texts.v[a.text])
+  end
+  local n = num(c.goal, 'hypothesis_count') + 1
+  add(c.goal, 'hypothesis_count', 1)
+  local todo, hyp = string.format('todo_%04d', n), string.format('hyp_%04d', n)
+  local rev = emit(c, 'proposer', 'hypothesis_added', {writer = 'proposer', role = 'proposer',
+    agent = a.agent, inc = a.inc, todo = todo, hyp = hyp, fence = a.fence, version = 1,
+    from = source, to = 'hypothesis_proposed'}, a.body1)
+  local i = item_of(c, todo) or hash(c, c.p .. ':item:' .. todo)
+  i.id = todo
+  for field, value in pairs({kind = 'hypothesis', state = 'hypothesis_proposed', version = '1', hyp = hyp,
+    rank = a.rank, rank_reason = a.rank_reason or '', title = a.title or '', family = a.family or '',
+    touched = int(rev), added_rev = int(rev)}) do
+    set(i, field, value)
+  end
+  set(texts, a.text, hyp)
+  set(hash(c, c.p .. ':hyps'), hyp, todo)
+  add(c.goal, 'live', 1)
+  file(c, i)
+  return i
+end
+
+local function propose(c, a)
+  local i = held(c, a)
+  local _, kinds = records_of(a)
+  local child
+  if i.v.kind == 'propose' then
+    check_rule(c, i, a, 'move:contract_ready>hypothesis_proposed', kinds)
+    child = add_hypothesis(c, a, 'contract_ready')
+    set(c.goal, 'source_cursor', a.cursor or '')
+    set(i, 'lapses', '')
+    free(c, i)
+    file(c, i)
+  else
+    a.to = 'hypothesis_proposed'
+    check_item(c, i, a)
+    check_rule(c, i, a, 'move:' .. i.v.state .. '>hypothesis_proposed', kinds)
+    child = add_hypothesis(c, a, 'contradicted')
+    local rev = emit(c, 'proposer', 'signed', {writer = 'proposer', role = 'proposer', agent = a.agent,
+      todo = i.id, hyp = i.v.hyp, fence = a.fence, version = i.v.version}, a.body2)
+    set(i, 'signed_to', 'retired')
+    set(i, 'signed_role', 'proposer')
+    set(i, 'signed_by', a.agent)
+    set(i, 'signed_rev', rev)
+    set(i, 'signed_touched', i.v.touched)
+    free(c, i)
+    file(c, i)
+  end
+  local answer = and_next(c, a)
+  return {'added', child.id, child.v.hyp, answer}
+end
+
+-- The source has nothing more: the propose todo waits, closed, until a person adds something.
+local function close_source(c, a)
+  local i = held(c, a)
+  if i.v.kind ~= 'propose' then
+    refuse('wrong_kind', 'the propose todo', facts(c, i))
+  end
+  set(c.goal, 'source_open', '0')
+  set(c.goal, 'source_cursor', a.cursor or '')
+  set(i, 'state', 'closed')
+  add(i, 'version', 1)
+  emit(c, 'proposer', 'released', {writer = 'quota', role = 'proposer', agent = a.agent, todo = i.id,
+    fence = a.fence, version = i.v.version, reason = 'source_empty'})
+  free(c, i)
+  file(c, i)
+  if phase(c) ~= 'iterate' then
+    wake_all(c)
+  end
+  return and_next(c, a)
+end
+
+-- Transitions of one role -----------------------------------------------------------------------
+
+local OWNER = '{"gate":{"after_no":"the hypothesis is retired with your reason as evidence",'
+  .. '"after_yes":"evaluator and curator sign, the champion moves","kind":"owner",'
+  .. '"meanwhile":"the other lanes go on; nothing is lost",'
+  .. '"question":"Promote this hypothesis?","schema_version":"operator_gate_v0"}}'
+
+local function settle_cost(c, i, a)
+  local cost = tonumber(a.cost or '0') or 0
+  if cost > 0 and i.v.spent_attempt ~= i.v.attempt then
+    set(i, 'spent_attempt', i.v.attempt)
+    add(c.goal, 'cost', cost)
+    emit(c, 'executor', 'spent', {writer = 'quota', role = 'executor', agent = a.agent, todo = i.id,
+      hyp = i.v.hyp, attempt = i.v.attempt, fence = a.fence}, a.spent_body)
+  end
+end
+
+local function start_attempt(c, i, a)
+  set(i, 'reserved', '')
+  set(i, 'in_lane', '1')
+  add(c.goal, 'attempts_reserved', -1)
+  add(c.goal, 'attempts_used', 1)
+  set(i, 'attempt', i.v.next_attempt)
+  set(i, 'next_attempt', '')
+  set(i, 'base_rev', a.base_rev)
+  set(i, 'base_commit', a.base_commit or '')
+  for _, field in ipairs({'selected_from', 'wants_confirm', 'evidence_rev', 'evaluation_rev', 'holdout_rev',
+    'holdout_pass', 'commit', 'owner'}) do
+    set(i, field, '')
+  end
+end
+
+local function advance(c, a)
+  local i = held(c, a)
+  local list, kinds = records_of(a)
+  check_item(c, i, a)
+  local from, to, role = i.v.state, a.to, i.v.claim_role
+  local rule = check_rule(c, i, a, 'move:' .. from .. '>' .. to, kinds)
+  if not contains(rule.writers, role) then
+    refuse('not_writer', 'the role ' .. (rule.writers[1] or 'none'), facts(c, i))
+  end
+  local keep = to == 'attempt_running' or to == 'evaluated'
+  if to == 'attempt_running' then
+    if from == 'supported' then
+      add(i, 'confirmations', i.v.wants_confirm == 'noise' and 1 or 0)
+    end
+    start_attempt(c, i, a)
+  end
+  local record = ''
+  for _, each in ipairs(list) do
+    record = emit(c, role, each.kind, {writer = role, role = role, agent = a.agent, inc = a.inc, todo = i.id,
+      hyp = i.v.hyp, attempt = i.v.attempt, fence = a.fence}, each.body)
+    if each.kind == 'evidence_recorded' then
+      set(i, 'evidence_rev', record)
+      set(i, 'commit', a.commit or '')
+    elseif each.kind == 'evaluation_recorded' then
+      set(i, 'evaluation_rev', record)
+      set(i, 'wants_confirm', a.confirmation or '')
+    elseif each.kind == 'holdout_recorded' then
+      set(i, 'holdout_rev', record)
+      set(i, 'holdout_pass', a.holdout_pass or '')
+      set(i, 'target_met', a.target_met or '')
+    end
+    touch(i, record)
+  end
+  set(i, 'lapses', '')
+  move(i, to)
+  emit(c, role, 'transitioned', {writer = role, role = role, agent = a.agent, todo = i.id, hyp = i.v.hyp,
+    attempt = i.v.attempt, from = from, to = to, version = i.v.version, fence = a.fence, ref = record,
+    reason = a.reason}, a.note)
+  if from == 'attempt_running' then
+    settle_cost(c, i, a)
+  end
+  if to == 'needs_retry' then
+    add(i, 'retries', 1)
+  elseif to == 'supported' then
+    set(i, 'retries', '')
+    if from == 'promotion_gate' then
+      set(i, 'wants_confirm', 'champion_moved')
+      set(i, 'owner', '')
+    end
+  end
+  if not (keep or to == 'evidence_recorded') then
+    leave_lane(c, i)
+  end
+  if to == 'retired' then
+    end_item(c, i)
+  end
+  if to == 'promotion_gate' and c.goal.v.owner_gate == '1' then
+    open_gate(c, role, {writer = 'quota', role = role, agent = a.agent}, i, 'owner', OWNER)
+  end
+  if keep then
+    return {'ok', int(num(c.goal, 'rev')), 'version', i.v.version, 'attempt', i.v.attempt}
+  end
+  free(c, i)
+  file(c, i)
+  return and_next(c, a)
+end
+
+-- Records of the evaluator that move nothing ----------------------------------------------------
+
+local function record(c, a)
+  local i = held(c, a)
+  local list = records_of(a)
+  local kind, body = list[1].kind, list[1].body
+  local role = i.v.claim_role
+  local function write()
+    return emit(c, role, kind, {writer = role, role = role, agent = a.agent, inc = a.inc, todo = i.id,
+      hyp = i.v.hyp, attempt = i.v.attempt, fence = a.fence}, body)
+  end
+  if kind == 'baseline_recorded' and i.v.kind == 'baseline' then
+    local rev = write()
+    set(c.goal, 'baseline', rev)
+    set(c.goal, 'champion_rev', rev)
+    set(c.goal, 'champion_commit', a.commit)
+    set(i, 'state', 'closed')
+    add(i, 'version', 1)
+    free(c, i)
+    file(c, i)
+    wake(c, 'executor')
+    wake(c, 'proposer')
+    return and_next(c, a)
+  elseif kind == 'holdout_recorded' and i.v.state == 'supported' then
+    if num(i, 'gates') > 0 then
+      refuse('blocked_by_gate', 'the decision of ' .. i.v.gate, facts(c, i))
+    end
+    if a.status == 'asked' then
+      if num(c.goal, 'holdouts') >= num(c.goal, 'holdout_limit')
+        or num(i, 'holdouts') >= num(c.goal, 'holdout_per_item') then
+        refuse('holdout_used_up', 'a held-out question left', facts(c, i))
+      end
+      add(c.goal, 'holdouts', 1)
+      add(i, 'holdouts', 1)
+      write()
+      return {'ok', int(num(c.goal, 'rev'))}
+    end
+    local rev = write()
+    set(i, 'holdout_rev', rev)
+    set(i, 'holdout_pass', a.holdout_pass or '')
+    touch(i, rev)
+    return {'ok', int(num(c.goal, 'rev'))}
+  end
+  refuse('wrong_state', 'a claim that allows ' .. kind, facts(c, i))
+end
+
+-- Signatures ------------------------------------------------------------------------------------
+
+local function promote(c, i)
+  local g = c.goal
+  local rev = num(g, 'rev')
+  set(g, 'champion_rev', rev)
+  set(g, 'champion_todo', i.id)
+  set(g, 'champion_hyp', i.v.hyp)
+  set(g, 'champion_commit', i.v.commit)
+  set(g, 'promotions', num(g, 'promotions') + 1)
+  if i.v.target_met == '1' then
+    set(g, 'target_met', '1')
+  end
+  -- Only these two sets hold items that a moving champion sends elsewhere; both are short.
+  for _, class in ipairs({'cosign_curator', 'holdout'}) do
+    for _, todo in ipairs(redis.call('ZRANGE', ready_key(c, class), 0, -1)) do
+      local other = item_of(c, todo)
+      if other and todo ~= i.id then
+        file(c, other)
+      end
+    end
+  end
+end
+
+local function sign(c, a)
+  local i = held(c, a)
+  local list = records_of(a)
+  check_item(c, i, a)
+  local from, to, role = i.v.state, a.to, i.v.claim_role
+  local rule = check_rule(c, i, a, 'sign:' .. from .. '>' .. to, {})
+  local stands = signed(c, i)
+  local order = stands == to and i.v.signed_role == rule.signers[1] and 2 or 1
+  if role ~= rule.signers[order] then
+    refuse('missing_signature', 'the signature of ' .. rule.signers[order], facts(c, i))
+  end
+  local base = {writer = role, role = role, agent = a.agent, inc = a.inc, todo = i.id, hyp = i.v.hyp,
+    attempt = i.v.attempt, fence = a.fence, ref = i.v.touched}
+  for _, each in ipairs(list) do
+    if each.kind == 'decided' then
+      if role ~= 'evaluator' then
+        refuse('not_writer', 'the role evaluator', facts(c, i))
+      end
+      set(i, 'decided_rev', emit(c, role, 'decided', base, each.body))
+    end
+  end
+  if i.v.decided_rev == '' and (order == 2 or role == 'evaluator') then
+    refuse('missing_record', 'the record decided', facts(c, i))
+  end
+  local body = a.signature
+  set(i, 'lapses', '')
+  if order == 1 then
+    local rev = emit(c, role, 'signed', base, body)
+    set(i, 'signed_to', to)
+    set(i, 'signed_role', role)
+    set(i, 'signed_by', a.agent)
+    set(i, 'signed_rev', rev)
+    set(i, 'signed_touched', i.v.touched)
+    leave_lane(c, i)
+    free(c, i)
+    file(c, i)
+    return and_next(c, a)
+  end
+  move(i, to)
+  base.from, base.to, base.version = from, to, i.v.version
+  emit(c, role, 'signed', base, body)
+  if to == 'promoted' then
+    promote(c, i)
+  end
+  unsign(i)
+  free(c, i)
+  end_item(c, i)
+  file(c, i)
+  return and_next(c, a)
+end
+
+local DISAGREE = '{"gate":{"after_no":"the item is retired with this decision as evidence",'
+  .. '"after_yes":"the first role signs once more","kind":"disagreement","meanwhile":"the item waits",'
+  .. '"question":"Two roles disagree on how this item ends. Go on?","schema_version":"operator_gate_v0"}}'
+
+local function decline(c, a)
+  local i = held(c, a)
+  if signed(c, i) == '' then
+    refuse('nothing_to_decline', 'a first signature', facts(c, i))
+  end
+  if i.v.doomed == '1' then
+    refuse('operator_rejected', 'the retirement is the operator\'s word', facts(c, i))
+  end
+  local role = i.v.claim_role
+  emit(c, role, 'signed', {writer = role, role = role, agent = a.agent, inc = a.inc, todo = i.id,
+    hyp = i.v.hyp, fence = a.fence, ref = i.v.touched, reason = 'declined'}, a.body1)
+  unsign(i)
+  add(i, 'declines', 1)
+  if num(i, 'declines') >= num(c.goal, 'max_lapses') then
+    set(i, 'declines', '')
+    open_gate(c, role, {writer = 'quota', role = role, agent = a.agent}, i, 'disagreement', DISAGREE)
+  end
+  free(c, i)
+  file(c, i)
+  return and_next(c, a)
+end
+
+local function spend(c, a)
+  local i = held(c, a)
+  if i.v.spent_attempt ~= '' and i.v.spent_attempt == i.v.attempt then
+    refuse('already_settled', 'an attempt without a settled cost', facts(c, i))
+  end
+  settle_cost(c, i, a)
+  return {'ok', int(num(c.goal, 'rev'))}
+end
+
+-- A late result under an old fence changes nothing, and is on record.
+local function stale(c, a)
+  local agent = agent_of(c, a.agent)
+  local i = item_of(c, a.todo)
+  if agent.v.roles == '' or not i or #roles_of(agent, a.role) == 0 then
+    refuse('agent_unknown', a.agent)
+  end
+  emit(c, a.role, 'stale_result_rejected', {writer = 'quota', role = a.role, agent = a.agent, inc = a.inc,
+    todo = i.id, hyp = i.v.hyp, fence = a.fence, reason = 'stale_fence'}, a.body1)
+  return {'ok', int(num(c.goal, 'rev'))}
+end

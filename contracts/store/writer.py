@@ -1,0 +1,294 @@
+"""The write side: one typed method per store function, each with an operation id.
+
+A call is sent again only with the same operation id, so that it is applied once and its first
+answer is given again. A refusal of the store becomes `RefusedError`, and nothing was written.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import redis
+
+from contracts.errors import RefusedError, StoreForeignError
+from contracts.ids import new_operation_id
+from contracts.store import keys
+from contracts.store.connect import with_retries
+from contracts.store.decision import Reply, as_dict
+
+Body = str
+TypedBody = tuple[str, Body]
+"""An event type and its body as canonical JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A claim as its holder knows it; every write under it carries these."""
+
+    goal_id: str
+    agent_id: str
+    incarnation: str
+    role: str
+    todo_id: str
+    fence: int
+    version: int
+
+    def fields(self) -> dict[str, str]:
+        """Give the fields that the store compares."""
+        return {
+            "agent": self.agent_id,
+            "inc": self.incarnation,
+            "role": self.role,
+            "todo": self.todo_id,
+            "fence": str(self.fence),
+            "version": str(self.version),
+        }
+
+
+class Writer:
+    """Calls the function library of one store for one goal.
+
+    Safe for threads as far as the client is; one operation of an agent is under way at a time.
+    """
+
+    def __init__(self, client: "redis.Redis", goal_id: str, *, url: str = "") -> None:
+        self.client = client
+        self.goal_id = goal_id
+        self.url = url
+
+    def call(self, name: str, values: Mapping[str, object], *, operation: bool = True) -> Any:
+        """Call one function; retried on connection faults under one operation id.
+
+        Raises:
+            RefusedError: The store refused, and nothing was written.
+            StoreError: The store could not be reached, or refuses writes.
+        """
+        flat: list[str] = []
+        if operation:
+            flat += ["op", new_operation_id()]
+        for key, value in values.items():
+            flat += [key, str(value)]
+
+        def send() -> Any:
+            return self.client.fcall(f"lm_{name}_v1", 1, keys.prefix(self.goal_id), *flat)
+
+        answer = with_retries(send, url=self.url)
+        if isinstance(answer, list) and answer and answer[0] == "refused":
+            raise refusal(name, answer, values)
+        return answer
+
+    # The goal and its roster ---------------------------------------------------------------
+
+    def create(
+        self, *, operator: str, contract_hash: str, numbers: Mapping[str, str], bodies: Sequence[Body]
+    ) -> None:
+        """Make the goal with its proposed contract (`goal_created`, `contract_proposed`)."""
+        values: dict[str, object] = {
+            "agent": operator,
+            "contract_hash": contract_hash,
+            "fields": len(numbers),
+            "body1": bodies[0],
+            "body2": bodies[1],
+        }
+        for position, (name, value) in enumerate(numbers.items(), start=1):
+            values[f"field{position}"] = name
+            values[f"value{position}"] = value
+        self.call("create", values)
+        with_retries(lambda: self.client.sadd(keys.GOALS, self.goal_id), url=self.url)
+
+    def approve(self, *, operator: str, contract_hash: str, body: Body) -> None:
+        """Freeze the proposed contract; opens the baseline and the propose todo."""
+        self.call("approve", {"agent": operator, "contract_hash": contract_hash, "body1": body})
+
+    def register(self, *, operator: str, agent_id: str, roles: Sequence[str], body: Body) -> None:
+        """Put an agent on the roster; the same registration again changes nothing."""
+        values = {"agent": operator, "member": agent_id, "roles": ",".join(roles), "body1": body}
+        self.call("register", values)
+
+    def pause(self, *, operator: str, value: bool, note: str, body: Body) -> None:
+        """Stop or allow new claims of the goal."""
+        values = {"agent": operator, "value": "1" if value else "0", "note": note, "body1": body}
+        self.call("pause", values)
+
+    def open_gate(self, *, operator: str, todo_id: str, kind: str, body: Body) -> str:
+        """Open a gate on an item; gives its id."""
+        values = {"agent": operator, "todo": todo_id, "kind": kind, "body1": body}
+        return str(self.call("gate_open", values)[1])
+
+    def decide_gate(
+        self, *, operator: str, gate_id: str, verdict: str, touched: int, body: Body
+    ) -> int:
+        """Decide a gate as it was shown (`touched` is the item's revision then)."""
+        values = {
+            "agent": operator,
+            "gate": gate_id,
+            "verdict": verdict,
+            "touched": touched,
+            "body1": body,
+        }
+        return int(self.call("gate_decide", values)[1])
+
+    # Incarnations and claims -----------------------------------------------------------------
+
+    def enlist(self, *, agent_id: str, role: str, incarnation: Mapping[str, str], dead: str) -> str:
+        """Start an incarnation of an agent; gives the todo it already holds, or nothing.
+
+        Args:
+            agent_id: Who.
+            role: The role this worker serves.
+            incarnation: `inc`, `host`, `pid` and `start` of this process.
+            dead: Id of the incarnation that is known to be dead, or nothing.
+        """
+        values = {"agent": agent_id, "role": role, "dead": dead, **incarnation}
+        return str(self.call("enlist", values)[1])
+
+    def leave(self, *, agent_id: str, incarnation: str) -> None:
+        """End an incarnation; a claim it still holds stays as it is."""
+        self.call("leave", {"agent": agent_id, "inc": incarnation})
+
+    def claim(
+        self, *, agent_id: str, incarnation: str, role: str = "", todo_id: str = ""
+    ) -> Reply:
+        """Decide and claim in one step; gives the decision."""
+        values = {"agent": agent_id, "inc": incarnation, "role": role, "todo": todo_id}
+        return as_dict(self.call("claim", values))
+
+    def renew(self, *, agent_id: str, incarnation: str, held: Held | None) -> int:
+        """Renew the incarnation and its claim; gives the new end of the lease in ms."""
+        values: dict[str, object] = {"agent": agent_id, "inc": incarnation}
+        if held is not None:
+            values |= held.fields()
+        return int(self.call("renew", values, operation=False)[1])
+
+    def release(self, held: Held, reason: str) -> None:
+        """Give a claim back before its step; an attempt under way is refused."""
+        self.call("release", {**held.fields(), "reason": reason})
+
+    # Work --------------------------------------------------------------------------------------
+
+    def propose(
+        self,
+        held: Held,
+        *,
+        body: Body,
+        text_digest: str,
+        rank: float,
+        rank_reason: str,
+        title: str,
+        family: str,
+        cursor: str,
+        signature: Body = "",
+    ) -> tuple[str, str]:
+        """Add a hypothesis with its todo; gives their ids. Ends the claim.
+
+        Raises:
+            RefusedError: `duplicate`, with the equal hypothesis as `missing`; the claim stands.
+        """
+        values = {
+            **held.fields(),
+            "records": 1,
+            "type1": "hypothesis_added",
+            "body1": body,
+            "body2": signature,
+            "text": text_digest,
+            "rank": repr(rank),
+            "rank_reason": rank_reason,
+            "title": title,
+            "family": family,
+            "cursor": cursor,
+        }
+        answer = self.call("propose", values)
+        return str(answer[1]), str(answer[2])
+
+    def close_source(self, held: Held, *, cursor: str) -> None:
+        """Say that the source has nothing more; ends the claim."""
+        self.call("close_source", {**held.fields(), "cursor": cursor})
+
+    def advance(
+        self,
+        held: Held,
+        to: str,
+        *,
+        records: Sequence[TypedBody] = (),
+        note: Body = "{}",
+        **facts: str,
+    ) -> Reply:
+        """Move an item along a row of one role, its records in the same step."""
+        values = {**held.fields(), "to": to, "note": note, **_numbered(records), **facts}
+        answer = self.call("advance", values)
+        return as_dict(answer[2:]) if answer[0] == "ok" else as_dict(answer)
+
+    def record(self, held: Held, kind: str, body: Body, **facts: str) -> None:
+        """Write a record of the evaluator that moves nothing."""
+        self.call("record", {**held.fields(), **_numbered([(kind, body)]), **facts})
+
+    def sign(self, held: Held, to: str, *, signature: Body, decided: Body | None = None) -> None:
+        """Sign a transition of two roles; the second signature makes it."""
+        records = [("decided", decided)] if decided else []
+        values = {**held.fields(), "to": to, "signature": signature, **_numbered(records)}
+        self.call("sign", values)
+
+    def decline(self, held: Held, *, signature: Body) -> None:
+        """Disagree with the first signature; the item goes back to the first role."""
+        self.call("decline", {**held.fields(), "body1": signature})
+
+    def spend(self, held: Held, *, micro_usd: int, body: Body) -> None:
+        """Settle the cost of the attempt under the claim, once."""
+        self.call("spend", {**held.fields(), "cost": micro_usd, "spent_body": body})
+
+    def reject_stale(self, held: Held, *, body: Body) -> None:
+        """Put a result that came under an old fence on record; it changes nothing else."""
+        self.call("stale", {**held.fields(), "body1": body})
+
+
+def _numbered(records: Sequence[TypedBody]) -> dict[str, str]:
+    values = {"records": str(len(records))}
+    for position, (kind, body) in enumerate(records, start=1):
+        values[f"type{position}"] = kind
+        values[f"body{position}"] = body
+    return values
+
+
+def refusal(name: str, answer: Sequence[Any], values: Mapping[str, object]) -> RefusedError | StoreForeignError:
+    """Turn a refusal of the store into its error; names item, state, transition, role, missing."""
+    reason, missing = str(answer[1]), str(answer[2])
+    more = as_dict(answer[3:])
+    if reason == "wrong_type":
+        return StoreForeignError(
+            "the store holds another program's keys under our names",
+            facts={"key": missing},
+            mend=[["labmates", "doctor"]],
+        )
+    todo = str(values.get("todo") or "")
+    agent = str(values.get("agent") or "")
+    state = str(more.get("state") or "")
+    facts: dict[str, str] = {}
+    if state:
+        hyp = more.get("hyp")
+        parts = [todo, str(hyp) if hyp else "", state, f"version {more.get('version')}"]
+        facts["item"] = ", ".join(part for part in parts if part)
+    if values.get("to"):
+        facts["asked"] = f"{state or '?'} -> {values['to']}, as {values.get('role') or 'operator'}"
+    elif todo:
+        facts["asked"] = f"{name}, as {values.get('role') or agent}"
+    facts["missing"] = missing
+    holder = more.get("claimed_by")
+    if reason == "not_claimed":
+        message = f"{todo} is claimed by {holder or 'nobody'}, not by {agent}"
+    elif reason == "todo_unknown":
+        message = f"there is no open todo {todo or missing!r}"
+    elif reason == "agent_unknown":
+        message = f"{missing or agent} is not on the roster"
+    elif reason == "goal_unknown":
+        message = f"there is no goal {missing!r} in this store"
+    elif reason == "incarnation_live":
+        message = f"another process is {agent} now"
+        facts["process"] = f"{more.get('host')}, pid {more.get('pid')}"
+    elif todo:
+        message = f"{todo} does not allow {name}: {reason} (missing: {missing})"
+    else:
+        message = f"{name} was refused: {reason} (missing: {missing})"
+    mend = [["labmates", "quota", "should-run", "--agent-id", agent]] if todo and agent else []
+    if reason == "agent_unknown":
+        mend = [["labmates", "agent", "list"]]
+    return RefusedError(message, reason=reason, missing=missing, facts=facts, mend=mend)

@@ -1,0 +1,179 @@
+"""Find and end the processes of one step, those that left its session included.
+
+A step's processes are known by four traits: descent from the direct child, its session, its
+marker `LABMATES_STEP=<id>` in the environment, and having been seen as one of them before. What
+stays out of reach: a process that loses its parent, its session and its environment all between
+two samples. A sandbox closes that gap; this module does not.
+"""
+
+import contextlib
+import os
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+MARKER = "LABMATES_STEP"
+_NAME_LIMIT = 200
+
+
+@dataclass(frozen=True)
+class ProcessIdentity:
+    """A process id with the start time that tells it from a later process of the same id.
+
+    Attributes:
+        pid: The process id.
+        started: Seconds since the epoch, as the kernel counts them.
+    """
+
+    pid: int
+    started: float
+
+
+def identify(pid: int) -> ProcessIdentity | None:
+    """Name the process that has `pid` now, or None where there is none (a zombie is none)."""
+    try:
+        process = psutil.Process(pid)
+        if process.status() == psutil.STATUS_ZOMBIE:
+            return None
+        return ProcessIdentity(pid=pid, started=process.create_time())
+    except psutil.NoSuchProcess:
+        return None
+
+
+def is_alive(identity: ProcessIdentity) -> bool:
+    """Tell whether that very process still runs; another one with its id does not count."""
+    return identify(identity.pid) == identity
+
+
+def end_process(identity: ProcessIdentity, *, grace_s: float = 5.0) -> bool:
+    """End that very process and its descendants: TERM, then KILL after `grace_s` seconds.
+
+    Returns:
+        True if it is gone; also where it was gone before. A process that merely has the same
+        id is left alone.
+    """
+    if not is_alive(identity):
+        return True
+    tree = Tree(root=identity.pid, marker="")
+    tree.sample()
+    tree.end(grace_s=grace_s)
+    return not is_alive(identity)
+
+
+@dataclass
+class Tree:
+    """The processes of one step, as far as they have been seen. Not safe between threads.
+
+    Attributes:
+        root: The direct child's id; it led its own session from the start.
+        marker: The step's id in `LABMATES_STEP`, or "" where it has none.
+        known: Every process seen so far, the root included.
+    """
+
+    root: int
+    marker: str
+    known: set[psutil.Process] = field(default_factory=set)
+
+    def sample(self) -> list[psutil.Process]:
+        """Look at descent and session, remember what is new, and give what lives.
+
+        A seen process's later children are found too, wherever they hang by then.
+        """
+        parents: dict[int, list[psutil.Process]] = {}
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                if self._is_in_session(process.pid):
+                    self.known.add(process)
+                parents.setdefault(process.ppid(), []).append(process)
+        queue = [process.pid for process in self.known if process.is_running()]
+        queue.append(self.root)
+        seen = set(queue)
+        while queue:
+            for child in parents.get(queue.pop(), []):
+                self.known.add(child)
+                if child.pid not in seen:
+                    seen.add(child.pid)
+                    queue.append(child.pid)
+        return self.living()
+
+    def sweep(self) -> list[psutil.Process]:
+        """Do what `sample` does, and look for the marker in every environment as well."""
+        if self.marker:
+            wanted = f"{MARKER}={self.marker}".encode()
+            for process in psutil.process_iter():
+                with contextlib.suppress(psutil.Error, OSError):
+                    environ = Path(f"/proc/{process.pid}/environ").read_bytes()
+                    if wanted in environ.split(b"\0"):
+                        self.known.add(process)
+        return self.sample()
+
+    def living(self) -> list[psutil.Process]:
+        """Give the seen processes that still run; zombies are not running."""
+        return [process for process in self.known if _runs(process)]
+
+    def resident_bytes(self) -> int:
+        """Add up the resident memory of what lives; shared pages count once per process."""
+        total = 0
+        for process in self.known:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                total += process.memory_info().rss
+        return total
+
+    def end(self, *, grace_s: float, patience_s: float = 5.0) -> list[str]:
+        """End everything: TERM, `grace_s` seconds of waiting, then KILL until nothing is left.
+
+        Args:
+            grace_s: How long a process may take to end by itself; 0 kills at once.
+            patience_s: When to give up on what KILL does not end (a process in the kernel).
+
+        Returns:
+            What it had to end, as `pid command`, in order of id.
+        """
+        found = {process.pid: describe(process) for process in self.sweep()}
+        if grace_s > 0:
+            self._signal_all(terminate=True)
+            deadline = time.monotonic() + grace_s
+            while self.living() and time.monotonic() < deadline:
+                time.sleep(0.01)
+        deadline = time.monotonic() + patience_s
+        while living := self.sweep():
+            for process in living:
+                found.setdefault(process.pid, describe(process))
+            self._signal_all(terminate=False)
+            if time.monotonic() > deadline:
+                break
+            time.sleep(0.01)
+        return [found[pid] for pid in sorted(found)]
+
+    def _signal_all(self, *, terminate: bool) -> None:
+        for process in self.living():
+            with contextlib.suppress(psutil.Error):
+                if terminate:
+                    process.terminate()
+                    process.resume()  # a stopped process cannot take TERM
+                else:
+                    process.kill()
+
+    def _is_in_session(self, pid: int) -> bool:
+        try:
+            return os.getsid(pid) == self.root
+        except (ProcessLookupError, PermissionError):
+            return False
+
+
+def describe(process: psutil.Process) -> str:
+    """Name a process as `pid command`, at most 200 characters."""
+    try:
+        command = " ".join(process.cmdline()) or process.name()
+    except psutil.Error:
+        command = "?"
+    return f"{process.pid} {command}"[:_NAME_LIMIT]
+
+
+def _runs(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False

@@ -1,0 +1,115 @@
+"""The tables of the docs that are made from code; `python -m tests.docs.tables` writes them."""
+
+import ast
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from contracts import errors
+from tests.architecture.tree import ROOT, listed, parsed
+
+CASE_FILES = {
+    "docs/field-cases.md": "field",
+    "docs/research-cases.md": "research",
+    "docs/peer-cases.md": "peer",
+}
+CASE_ROW = re.compile(r"^\| (?P<number>\d+) \| (?P<what>.*) \| (?P<state>[^|]*) \|$", re.MULTILINE)
+
+
+def error_classes() -> list[type[errors.LabmatesError]]:
+    """List the tree of errors, each class before those below it."""
+    found: list[type[errors.LabmatesError]] = []
+
+    def visit(cls: type[errors.LabmatesError]) -> None:
+        found.append(cls)
+        for below in cls.__subclasses__():
+            if below.__module__ == errors.__name__:
+                visit(below)
+
+    visit(errors.LabmatesError)
+    return found
+
+
+def errors_table() -> str:
+    """Render one row per error class: name, word, exit code, first sentence of its docstring."""
+    rows = ["| error | code | exit | meaning |", "|---|---|---|---|"]
+    for cls in error_classes():
+        depth = len(cls.__mro__) - len(errors.LabmatesError.__mro__)
+        meaning = (cls.__doc__ or "").split("\n", maxsplit=1)[0]
+        name = "&nbsp;" * 2 * depth + f"`{cls.__name__}`"
+        rows.append(f"| {name} | `{cls.code}` | {cls.exit_code} | {meaning} |")
+    return "\n".join(rows)
+
+
+BLOCKS: dict[tuple[str, str], Callable[[], str]] = {
+    ("docs/reference/errors.md", "errors"): errors_table,
+}
+
+
+def with_block(text: str, name: str, body: str) -> str:
+    """Put `body` between the marks of the block `name`; a missing mark is an error."""
+    start, end = f"<!-- generated: {name} -->\n", "<!-- end -->"
+    head, found, rest = text.partition(start)
+    _, closed, tail = rest.partition(end)
+    if not found or not closed:
+        raise ValueError(f"no block {name}")
+    return f"{head}{start}{body}\n{end}{tail}"
+
+
+def case_tests() -> dict[str, dict[int, list[str]]]:
+    """Find the tests named after a case: kind, number, names in order."""
+    found: dict[str, dict[int, list[str]]] = {kind: {} for kind in CASE_FILES.values()}
+    for path in listed():
+        if path.parts[0] != "tests" or path.suffix != ".py":
+            continue
+        for node in ast.walk(parsed(path)):
+            if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                continue
+            named = re.match(r"test_(field|research|peer)_case_(\d+)_", node.name)
+            if named:
+                found[named[1]].setdefault(int(named[2]), []).append(node.name)
+    return {
+        kind: {number: sorted(names) for number, names in cases.items()}
+        for kind, cases in found.items()
+    }
+
+
+def with_cases(text: str, tests: dict[int, list[str]]) -> str:
+    """Write the tests' names into a table of cases; rows without one keep their word."""
+
+    def row(match: re.Match[str]) -> str:
+        names = tests.get(int(match["number"]), [])
+        state = match["state"].strip()
+        if names:
+            state = "<br>".join(f"`{name}`" for name in names)
+        elif state.startswith("`test_"):
+            state = "not yet"
+        return f"| {match['number']} | {match['what']} | {state} |"
+
+    return CASE_ROW.sub(row, text)
+
+
+def rendered(file: str) -> str:
+    """Give a generated file as it should be, from the code and from its own hand-kept parts."""
+    text = (ROOT / file).read_text(encoding="utf-8")
+    if file in CASE_FILES:
+        return with_cases(text, case_tests()[CASE_FILES[file]])
+    for (block_file, name), render in BLOCKS.items():
+        if block_file == file:
+            text = with_block(text, name, render())
+    return text
+
+
+def generated_files() -> list[str]:
+    """Name the files that hold something generated."""
+    return sorted({*CASE_FILES, *(file for file, _ in BLOCKS)})
+
+
+def main() -> None:
+    """Write every generated table again."""
+    for file in generated_files():
+        Path(ROOT / file).write_text(rendered(file), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
