@@ -18,7 +18,7 @@ from contracts.errors import LabmatesError, PreconditionError, StoreError, Store
 from contracts.store import embedded, launch, wire
 from contracts.store.embedded import ensure_server, find_server, server_status, stop_server
 from contracts.store.home import labmates_home, runtime_text, socket_path, socket_url, store_dir
-from tests.support import holders_of, start_python, wait_until
+from tests.support import holders_of, rounds, start_python, wait_until
 
 ENSURE = """
 import sys
@@ -58,32 +58,40 @@ def _kill_server(home: Path) -> None:
     wait_until(lambda: not _holders(home), description=f"server {pid} is dead")
 
 
+@pytest.mark.stress
 def test_sixteen_launchers_at_once_make_one_server(store_home: Path) -> None:
-    launchers = [start_python(ENSURE) for _ in range(16)]
-    for launcher in launchers:
-        assert launcher.stdin
-        launcher.stdin.write("go\n")
-        launcher.stdin.flush()
-    answers = [launcher.communicate(timeout=60) for launcher in launchers]
-    assert {errors for _, errors in answers} == {""}
-    urls = {output.strip() for output, _ in answers}
-    assert len(urls) == 1
-    assert _holders(store_home) == {_pid(store_home)}
-    servers = [
+    for _ in range(rounds(15)):
+        launchers = [start_python(ENSURE) for _ in range(16)]
+        for launcher in launchers:
+            assert launcher.stdin
+            launcher.stdin.write("go\n")
+            launcher.stdin.flush()
+        answers = [launcher.communicate(timeout=60) for launcher in launchers]
+        assert {errors for _, errors in answers} == {""}
+        assert len({output.strip() for output, _ in answers}) == 1
+        assert _holders(store_home) == {_pid(store_home)}
+        assert _servers_of(store_home) == [_pid(store_home)]
+        log = store_dir(store_home) / "server.log"
+        assert log.read_text().count("eady to accept connections") == 1
+        stop_server(store_home)
+        log.unlink()
+
+
+def _servers_of(home: Path) -> list[int]:
+    """Give every server process on the home's socket, with the lock or without."""
+    return [
         process.pid
         for process in psutil.process_iter(["cmdline"])
-        if str(socket_path(store_home)) in " ".join(process.info["cmdline"] or [])
+        if str(socket_path(home)) in " ".join(process.info["cmdline"] or [])
     ]
-    assert servers == [_pid(store_home)]
-    log = (store_dir(store_home) / "server.log").read_text()
-    assert log.count("eady to accept connections") == 1
 
 
+@pytest.mark.stress
 def test_a_launcher_killed_at_random_never_leaves_a_stuck_server(store_home: Path) -> None:
-    seed = int(os.environ.get("LM_TEST_SEED", time.time_ns() % 1_000_000))
-    print(f"LM_TEST_SEED={seed}")
+    seed = int(os.environ.get("PYTEST_SEED", time.time_ns() % 1_000_000))
+    print(f"PYTEST_SEED={seed}")
     chance = random.Random(seed)
-    for _ in range(8):
+    for _ in range(rounds(40)):
         launcher = start_python(ENSURE)
         assert launcher.stdin
         launcher.stdin.write("go\n")
@@ -92,10 +100,10 @@ def test_a_launcher_killed_at_random_never_leaves_a_stuck_server(store_home: Pat
         launcher.kill()
         launcher.communicate()
         begin = time.monotonic()
-        url = ensure_server(store_home)
+        assert _run_id(ensure_server(store_home))
         assert time.monotonic() - begin < 10
-        assert _run_id(url)
         assert _holders(store_home) == {_pid(store_home)}
+        assert _servers_of(store_home) == [_pid(store_home)]
         assert stop_server(store_home)
 
 
