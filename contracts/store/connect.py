@@ -244,7 +244,7 @@ def with_retries(fn: Callable[[], T], *, limit_s: float = 8.0, url: str = "") ->
     begin = time.monotonic()
     retrying = tenacity.Retrying(
         retry=tenacity.retry_if_exception_type(StoreUnreachableError),
-        wait=tenacity.wait_exponential_jitter(initial=0.05, max=2.0, jitter=0.05),
+        wait=tenacity.wait_exponential(multiplier=0.05, max=2.0) + tenacity.wait_random(0, 0.05),
         stop=tenacity.stop_before_delay(limit_s),
         reraise=True,
     )
