@@ -1,6 +1,5 @@
 """What every worker of a goal needs: the store's two sides, the contract, the repository."""
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -63,11 +62,3 @@ def open_context(goal_id: str, *, url: str | None = None) -> GoalContext:
         home=labmates_home(),
     )
 
-
-def operator_name() -> str:
-    """Name the person at this terminal, as records do."""
-    import getpass  # noqa: PLC0415 - only for people's commands
-
-    raw = os.environ.get("LABMATES_OPERATOR") or getpass.getuser()
-    kept = "".join(c if c.isascii() and (c.isalnum() or c in "-_.") else "_" for c in raw)
-    return f"operator:{kept[:40] or 'unknown'}"

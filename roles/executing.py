@@ -13,6 +13,7 @@ from contracts.canonical import canonical
 from contracts.errors import LabmatesError, RefusedError
 from contracts.events import HypothesisAdded
 from contracts.words import EvalStatus, EventType, MetricStatus, Split, State, StopReason
+from roles.changes import change_folder
 from roles.drivers.base import Brief, DriverOutcome, DriverStatus, get_driver
 from roles.lane import Lane
 from roles.scope import check_scope
@@ -160,7 +161,7 @@ def _drive(lane: Lane, attempt: _Attempt) -> DriverOutcome:
         editable=contract.context.editable,
         protected=contract.context.protected,
         timeout_s=contract.policy.attempt_timeout_s,
-        change_dir=lane.context.folder / "changes" / change if change else None,
+        change_dir=change_folder(lane.context, change) if change else None,
         command=contract.strategy.driver_command,
         env={},
         log_path=logs / f"attempt-{attempt.number}.log",

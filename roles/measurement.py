@@ -23,7 +23,7 @@ from roles import paired
 from roles.checkout import checkout_fresh
 from roles.git import Git
 from roles.process import EndedBy, ProcessOutcome, base_env, run
-from roles.score import NoScore, Score, parse_score
+from roles.score import NoScore, parse_score
 from roles.worktree import remove_tree
 
 RESULT_LIMIT_BYTES = 1_000_000
@@ -159,21 +159,12 @@ class Bench:
                 text = stream.read(RESULT_LIMIT_BYTES)
         found = parse_score(process.stdout, text, self.contract.evaluation.channel)
         if isinstance(found, NoScore):
-            label = found.label or "no score"
-            if label.startswith("timeout"):
-                return Round(None, StopReason.TIMEOUT, label, process)
-            if label.startswith("crash") or not process.ok:
-                return Round(None, StopReason.CRASH, label, process)
-            if found.wrong:
-                return Round(None, "wrong", label, process)
-            return Round(None, StopReason.PARSE_ERROR, label, process)
-        return self._bounded(found, process)
-
-    def _bounded(self, found: Score, process: ProcessOutcome) -> Round:
-        evaluation = self.contract.evaluation
-        if not process.ok and evaluation.channel == "file":
-            return Round(None, StopReason.CRASH, f"exit {process.exit_code}", process)
-        bounds = evaluation.bounds
+            return _no_score(found, process)
+        if not process.ok:
+            return Round(None, StopReason.CRASH, f"exit code {process.exit_code}", process)
+        if found.passed is False:
+            return Round(None, "wrong", found.label or "failed", process)
+        bounds = self.contract.evaluation.bounds
         if bounds is not None and not bounds[0] <= found.value <= bounds[1]:
             return Round(None, "wrong", f"out of bounds {found.value:g}", process)
         return Round(found.value, "", "", process)
@@ -332,6 +323,18 @@ class Bench:
             log_ref=self.log_path.name,
             runs=len(rounds),
         )
+
+
+def _no_score(found: NoScore, process: ProcessOutcome) -> Round:
+    """Tell a result that is wrong from an attempt that gave none."""
+    label = found.label or "no score"
+    if label.startswith("timeout"):
+        return Round(None, StopReason.TIMEOUT, label, process)
+    if label.startswith("crash") or not (process.ok or found.said):
+        return Round(None, StopReason.CRASH, label, process)
+    if found.said:
+        return Round(None, "wrong", label, process)
+    return Round(None, StopReason.PARSE_ERROR, f"{label} {found.detail}".strip()[:120], process)
 
 
 def _spread(found: paired.Spread) -> records.Spread:

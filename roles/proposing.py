@@ -6,7 +6,7 @@ from contracts.words import EndReason, State, TodoKind
 from quota.ranking import rank
 from roles.lane import Lane
 from roles.signing import cosign_retirement, sign_retirement
-from roles.sources import QueueSource, text_digest, to_hypothesis
+from roles.sources import next_entry, read_queue, text_digest, to_hypothesis
 
 
 def propose(lane: Lane, item: dict[str, str]) -> None:
@@ -19,24 +19,18 @@ def propose(lane: Lane, item: dict[str, str]) -> None:
         _settle(lane, item)
 
 
-def _source(lane: Lane) -> QueueSource:
-    contract = lane.context.contract
-    raw = lane.context.git.show(contract.base_commit, contract.strategy.queue)
-    return QueueSource(raw.decode("utf-8", errors="replace"), name=contract.strategy.queue)
-
-
 def _propose(lane: Lane) -> None:
     """Add the next entry of the queue that is no duplicate; close the source when there is none."""
     context = lane.context
-    source = _source(lane)
-    cursor = context.reader.require_goal().get("source_cursor") or "0"
-    while (found := source.next(cursor)) is not None:
+    entries = read_queue(context.git, context.contract)
+    cursor = context.reader.require_goal().get("source_cursor", "")
+    while (found := next_entry(entries, cursor)) is not None:
         entry, cursor = found
         score, why = rank(
-            priority=entry.priority, confidence=entry.confidence, position=entry.position
+            priority=entry.priority, confidence=entry.confidence, position=entry.line
         )
         hypothesis = to_hypothesis(
-            entry, rank=score, rank_reason=why, driver=context.contract.strategy.driver
+            entry, queue=context.contract.strategy.queue, rank=score, rank_reason=why
         )
         lane.say("working", f"proposes {hypothesis.title}")
         try:
