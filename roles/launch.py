@@ -23,6 +23,7 @@ from contracts.words import Role
 from roles.context import GoalContext
 from roles.lane import is_dead_here
 from roles.lives import GAVE_UP
+from roles.program import program
 
 DEFAULT_LANES = tuple((f"{role}-1", role) for role in Role)
 
@@ -98,7 +99,7 @@ class Lanes:
             self._running[agent_id, role] = _Running(process, time.monotonic())
 
     def _spawn(self, agent_id: str, role: Role) -> "subprocess.Popen[bytes]":
-        argv = [sys.executable, "-m", "roles.cli", "worker", "--role", role, "--agent-id", agent_id]
+        argv = [*program(), "worker", "--role", role, "--agent-id", agent_id]
         argv += ["--goal-id", self.context.goal_id]
         environment = {**os.environ, "LABMATES_STORE_URL": self.url}
         environment["LABMATES_HOME"] = str(self.context.home)

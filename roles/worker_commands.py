@@ -21,9 +21,10 @@ def worker(role: str, agent_id: str, goal_id: str | None, store: str | None, *, 
     the step back. A worker that dies is started again by its lane.
     """
     from roles.lives import CHILD_MARK, end_with_parent, keep_alive  # noqa: PLC0415 - stays light
+    from roles.program import program  # noqa: PLC0415
 
     if CHILD_MARK not in os.environ:
-        raise SystemExit(keep_alive([sys.executable, "-m", "roles.cli", *sys.argv[1:]]))
+        raise SystemExit(keep_alive([*program(), *sys.argv[1:]]))
     end_with_parent()
     from contracts.words import Role  # noqa: PLC0415
     from roles.logs import log_to_stderr  # noqa: PLC0415
