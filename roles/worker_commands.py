@@ -10,7 +10,9 @@ import click
     epilog="Example: labmates worker --role executor --agent-id executor-1",
 )
 @click.option("--role", required=True, help="The role to serve: curator, proposer, executor, …")
-@click.option("--agent-id", envvar="LABMATES_AGENT_ID", required=True, help="An agent of the roster.")
+@click.option(
+    "--agent-id", envvar="LABMATES_AGENT_ID", required=True, help="An agent of the roster."
+)
 @click.option("--goal-id", envvar="LABMATES_GOAL_ID", help="Left out with one goal in the store.")
 @click.option("--store", envvar="LABMATES_STORE_URL", help="The store; default: the embedded one.")
 @click.option("--stay", is_flag=True, help="Wait on after the goal is done or escalated.")
