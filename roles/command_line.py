@@ -19,7 +19,7 @@ _WITH_VALUE = {"-W", "-X", "-o", "-O"}
 
 
 def argv_of(command: str, *, python: str) -> list[str]:
-    """Split a command into its argument list; the word `python` becomes the contract's.
+    """Split a command into its argument list; a leading `python` becomes the contract's.
 
     Raises:
         UsageError: It is empty, has an open quote, or an operator that only a shell knows.
@@ -40,7 +40,7 @@ def argv_of(command: str, *, python: str) -> list[str]:
         message = f"the command {command!r} needs a shell for {odd[0]!r}, and none reads it"
         hint = 'write the shell out: bash -o pipefail -c "..."'
         raise UsageError(message, hint=hint)
-    if argv[0] == "python":
+    if argv[0] in {"python", "python3"}:
         argv[0] = python
     return argv
 
