@@ -189,7 +189,7 @@ def _budget(planned: PlannedContract) -> str:
     deadline = f"{policy.deadline_s} s from approval" if policy.deadline_s else "no deadline"
     return (
         f"{policy.max_attempts} attempts, {at_once} at a time, {policy.attempt_timeout_s:g} s each; "
-        f"{policy.retries} retries each; {contract.holdout_limit} held-out questions; "
+        f"retries of one hypothesis {policy.retries}; {contract.holdout_limit} held-out questions; "
         f"{cost}; {deadline}"
     )
 
