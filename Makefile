@@ -8,7 +8,7 @@ SHELL := /bin/sh
 .ONESHELL:
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help run test lint bench stress docs clean
+.PHONY: help run test lint lua bench stress docs clean
 
 unexport $(filter GIT_% PYTHON% PIP_TARGET PIP_PREFIX PIP_USER PIP_ROOT,$(.VARIABLES))
 unexport VIRTUAL_ENV CONDA_PREFIX MAKEFLAGS MFLAGS MAKELEVEL GNUMAKEFLAGS CDPATH ENV BASH_ENV
@@ -22,7 +22,7 @@ ROOMS := contracts quota roles projection demo
 # the digest of pyproject.toml, so that a moved clone or a changed list installs again, and
 # nothing else does.
 define prepare
-want="$$(pwd) $$(cksum < pyproject.toml) $(1)"
+want="$$(pwd -P) $$(cksum < pyproject.toml) $(1)"
 if [ ! -x $(BIN)/labmates ] || ! $(BIN)/python -c "" 2>/dev/null \
     || ! grep -qxF "$$want" $(VENV)/labmates-stamp 2>/dev/null; then
   python=
@@ -40,16 +40,15 @@ if [ ! -x $(BIN)/labmates ] || ! $(BIN)/python -c "" 2>/dev/null \
     exit 5
   fi
   rm -f $(VENV)/labmates-stamp
-  if ! grep -q "^$$(pwd) " $(VENV)/labmates-home 2>/dev/null \
+  if ! grep -qF " $$(pwd -P)/$(VENV)" $(VENV)/pyvenv.cfg 2>/dev/null \
       || ! $(BIN)/python -c "import sys; sys.exit(sys.version_info < (3, 11))" 2>/dev/null; then
     echo "labmates: making $(VENV) with $$python (once)" >&2
     "$$python" -m venv --clear $(VENV)
-    echo "$$(pwd) " > $(VENV)/labmates-home
   fi
   echo "labmates: installing [$(1)] into $(VENV) (once)" >&2
   PIP_USER=0 $(BIN)/python -m pip install -qq --no-input --disable-pip-version-check \
     --only-binary :all: --editable ".[$(1)]" < /dev/null
-  { for extras in $(2) $(1); do echo "$$(pwd) $$(cksum < pyproject.toml) $$extras"; done; } \
+  { for extras in $(2) $(1); do echo "$$(pwd -P) $$(cksum < pyproject.toml) $$extras"; done; } \
     > $(VENV)/labmates-stamp
 fi
 endef
@@ -94,7 +93,13 @@ $(BIN)/ruff check .
 $(BIN)/ruff format --check .
 $(BIN)/mypy $(ROOMS) tests
 $(BIN)/lint-imports
-luacheck --quiet contracts/store/lua
+$(lua_check)
+endef
+
+define lua_check
+$(BIN)/python -c "from contracts.store import library; print(library.source()[0], end='')" \
+  > $(VENV)/labmates.lua
+luacheck --quiet $(VENV)/labmates.lua
 endef
 
 define need_git
@@ -122,6 +127,9 @@ lint: ## ruff, mypy, import rules, luacheck
 	@$(system_packages)
 	$(call prepare,demo$(,)test$(,)dev,demo)
 	$(checks)
+
+lua: ## luacheck alone, on the function library
+	@$(lua_check)
 
 bench: ## measurements of tests/bench, printed; no part of make test
 	@$(system_packages)

@@ -1,6 +1,7 @@
 """The read side: streams and derived state, with reading commands only."""
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 import redis
@@ -26,7 +27,9 @@ class Reader:
     def _read(self, call: Any) -> Any:
         return with_retries(call, url=self.url)
 
-    def entries(self, stream: Stream, *, after: str | None = None, count: int | None = None) -> list[Entry]:
+    def entries(
+        self, stream: Stream, *, after: str | None = None, count: int | None = None
+    ) -> list[Entry]:
         """Read a stream's entries in order, all of them or those after an entry id."""
         start = f"({after}" if after else "-"
         key = keys.events(self.goal_id, stream)
@@ -72,7 +75,9 @@ class Reader:
 
     def leases(self) -> dict[str, int]:
         """Give the end of each lease, in ms of the store's clock."""
-        found = self._read(lambda: self.client.zrange(keys.leases(self.goal_id), 0, -1, withscores=True))
+        found = self._read(
+            lambda: self.client.zrange(keys.leases(self.goal_id), 0, -1, withscores=True)
+        )
         return {str(todo): int(score) for todo, score in found}
 
     def ready(self, name: str, *, count: int = 100) -> list[tuple[str, float]]:
@@ -107,6 +112,10 @@ class Reader:
         if isinstance(answer, list) and answer and answer[0] == "refused":
             self.require_goal()
         return as_dict(answer)
+
+    def now(self) -> datetime:
+        """Give the store's clock as a UTC time."""
+        return datetime.fromtimestamp(self.now_ms() / 1000, tz=UTC)
 
     def now_ms(self) -> int:
         """Give the store's clock in ms."""

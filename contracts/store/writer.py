@@ -13,7 +13,7 @@ import redis
 from contracts.errors import RefusedError, StoreForeignError
 from contracts.ids import new_operation_id
 from contracts.store import keys
-from contracts.store.connect import with_retries
+from contracts.store.connect import translate, with_retries
 from contracts.store.decision import Reply, as_dict
 
 Body = str
@@ -77,10 +77,23 @@ class Writer:
             raise refusal(name, answer, values)
         return answer
 
+    def blocking_pop(self, key: str, seconds: float) -> bool:
+        """Take one wake token, waiting up to `seconds` for it; True if there was one."""
+        try:
+            found = self.client.blpop([key], timeout=seconds)
+        except redis.RedisError as error:
+            raise translate(error, url=self.url) from error
+        return found is not None
+
     # The goal and its roster ---------------------------------------------------------------
 
     def create(
-        self, *, operator: str, contract_hash: str, numbers: Mapping[str, str], bodies: Sequence[Body]
+        self,
+        *,
+        operator: str,
+        contract_hash: str,
+        numbers: Mapping[str, str],
+        bodies: Sequence[Body],
     ) -> None:
         """Make the goal with its proposed contract (`goal_created`, `contract_proposed`)."""
         values: dict[str, object] = {
@@ -146,9 +159,7 @@ class Writer:
         """End an incarnation; a claim it still holds stays as it is."""
         self.call("leave", {"agent": agent_id, "inc": incarnation})
 
-    def claim(
-        self, *, agent_id: str, incarnation: str, role: str = "", todo_id: str = ""
-    ) -> Reply:
+    def claim(self, *, agent_id: str, incarnation: str, role: str = "", todo_id: str = "") -> Reply:
         """Decide and claim in one step; gives the decision."""
         values = {"agent": agent_id, "inc": incarnation, "role": role, "todo": todo_id}
         return as_dict(self.call("claim", values))
@@ -249,7 +260,9 @@ def _numbered(records: Sequence[TypedBody]) -> dict[str, str]:
     return values
 
 
-def refusal(name: str, answer: Sequence[Any], values: Mapping[str, object]) -> RefusedError | StoreForeignError:
+def refusal(
+    name: str, answer: Sequence[Any], values: Mapping[str, object]
+) -> RefusedError | StoreForeignError:
     """Turn a refusal of the store into its error; names item, state, transition, role, missing."""
     reason, missing = str(answer[1]), str(answer[2])
     more = as_dict(answer[3:])
