@@ -224,7 +224,7 @@ class Scenario:
     def play(self, limit: int = 400) -> "Scenario":
         """Let all agents take turns until none has anything to do, or `limit` rounds are over."""
         for _ in range(limit):
-            if not any([self.step(agent_id) for agent_id in AGENTS]):
+            if sum(self.step(agent_id) for agent_id in AGENTS) == 0:
                 return self
         return self
 
