@@ -1,0 +1,141 @@
+"""Text for people: inert data, durations, columns.
+
+Standard library only and cheap to import. What comes from records, repositories or agents goes
+through `inert` before it reaches a terminal, so that no data can move a cursor, hide or colour.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+NONE = "none"
+"""What stands where there is no number or name; never 0 or nan."""
+
+LABEL_WIDTH = 11
+"""Columns of the left column of facts: a label and the space after it."""
+
+
+def inert(value: object, *, lines: bool = False) -> str:
+    r"""Give `value` as text that a terminal only prints: controls become `\x1b`, `\u202e`.
+
+    Args:
+        value: Anything; None becomes `none`.
+        lines: Keep line ends and tabs (a log); without it the text stays on one line.
+    """
+    text = NONE if value is None else str(value)
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() or (lines and char in "\n\t") else _escaped(char)
+        for char in text
+    )
+
+
+def _escaped(char: str) -> str:
+    code = ord(char)
+    if named := {"\n": "\\n", "\t": "\\t", "\r": "\\r"}.get(char):
+        return named
+    if code < 0x100:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def duration(seconds: float) -> str:
+    """Give a span as `33s`, `5m33s`, `6h02m` or `3d04h`; zero at the end is left out (`8h`)."""
+    whole = max(0, int(seconds))
+    for unit, size, below, step in (
+        ("d", 86400, "h", 3600),
+        ("h", 3600, "m", 60),
+        ("m", 60, "s", 1),
+    ):
+        if whole >= size and not (unit == "d" and whole < 2 * 86400):
+            rest = whole % size // step
+            return f"{whole // size}{unit}" + (f"{rest:02d}{below}" if rest else "")
+    return f"{whole}s"
+
+
+def score(value: float | None, unit: str = "") -> str:
+    """Give a score with two decimals and its unit, or `none`."""
+    return NONE if value is None else f"{value:.2f}{unit}"
+
+
+def interval(low: float, high: float) -> str:
+    """Give an interval as `[6.37, 7.35]`."""
+    return f"[{low:.2f}, {high:.2f}]"
+
+
+def cut(text: str, width: int) -> str:
+    """Shorten text to `width` characters, with `...` where something is missing."""
+    return text if len(text) <= width else text[: max(0, width - 3)].rstrip() + "..."
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """Break text at spaces into lines of at most `width`; a longer word gets its own line."""
+    found: list[str] = []
+    line = ""
+    for word in text.split():
+        if line and len(line) + 1 + len(word) > width:
+            found.append(line)
+            line = word
+        else:
+            line = f"{line} {word}" if line else word
+    return [*found, line] if line or not found else found
+
+
+def fact(label: str, text: str, *, width: int = 80, label_width: int = LABEL_WIDTH) -> list[str]:
+    """Give one label and its text, wrapped below itself.
+
+    Line ends in `text` start new lines of the same fact, and are kept as they are.
+    """
+    lines: list[str] = []
+    for part in text.split("\n") or [""]:
+        lines += [part] if len(part) + label_width <= width else wrapped(part, width - label_width)
+    heads = [label, *[""] * len(lines)]
+    return [
+        f"{head:<{label_width}}{line}".rstrip() for head, line in zip(heads, lines, strict=False)
+    ]
+
+
+def facts(pairs: Mapping[str, str] | Iterable[tuple[str, str]], *, width: int = 80) -> list[str]:
+    """Give labels and texts in two columns; a long label widens the left one."""
+    rows = list(pairs.items() if hasattr(pairs, "items") else pairs)
+    left = max([LABEL_WIDTH, *(len(label) + 2 for label, _ in rows)])
+    return [
+        line for label, text in rows for line in fact(label, text, width=width, label_width=left)
+    ]
+
+
+def table(
+    head: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    width: int = 80,
+    right: Sequence[int] = (),
+) -> list[str]:
+    """Give rows under a head, two spaces between columns, never wrapped; the last column is cut.
+
+    Args:
+        head: Column titles.
+        rows: Cells; already inert.
+        width: Columns of the terminal; 0 means any.
+        right: Positions of columns that are set to the right.
+    """
+    cells = [list(head), *[list(row) for row in rows]]
+    widths = [max(len(row[n]) for row in cells) for n in range(len(head))]
+    found = []
+    for row in cells:
+        parts = [
+            f"{cell:>{widths[n]}}" if n in right else f"{cell:<{widths[n]}}"
+            for n, cell in enumerate(row)
+        ]
+        line = "  ".join(parts).rstrip()
+        found.append(cut(line, width) if width else line)
+    return found
+
+
+def ends(left: str, right: str, *, width: int = 80) -> str:
+    """Put two texts at the two ends of a line, at least two spaces apart."""
+    return f"{left}{' ' * max(2, width - len(left) - len(right))}{right}"
