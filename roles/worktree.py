@@ -118,7 +118,8 @@ def open_attempt(
     path.parent.mkdir(parents=True, exist_ok=True)
     reason = f"labmates: attempt {attempt} of {goal}"
     options = ["--lock", "--reason", reason]
-    git.out("worktree", "add", *options, str(path), found.branch, calm=True)
+    with _one_at_a_time(path):
+        git.out("worktree", "add", *options, str(path), found.branch, calm=True)
     admin = _admin_dir(git, path)
     if admin is None:
         message = f"git made no worktree at {path}"
@@ -260,13 +261,27 @@ def _is_intact(path: Path, admin: Path) -> bool:
     return text == f"gitdir: {admin}" and (admin / "HEAD").is_file()
 
 
+@contextmanager
+def _one_at_a_time(path: Path) -> Iterator[None]:
+    """Hold the lock of all our worktrees: git 2.39 reads entries that another add half wrote.
+
+    The kernel ends the lock with its process, so it is never stale.
+    """
+    folder = path.parent.parent
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 def _remove(git: Git, path: Path, admin: Path) -> None:
     """Remove one worktree of ours; a folder that is no longer ours is moved aside first."""
     if path.is_symlink() or (path.exists() and not _is_intact(path, admin)):
         _move_aside(path)
     if path.exists():
         remove_tree(path)
-    git.out("worktree", "remove", "--force", "--force", str(path), calm=True)
+    with _one_at_a_time(path):
+        git.out("worktree", "remove", "--force", "--force", str(path), calm=True)
 
 
 def _move_aside(path: Path) -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from contracts.events import Decided, EvaluationRecorded, RetryRecorded
-from contracts.replay import GoalState, apply
+from contracts.replay import apply
+from contracts.replay_state import GoalState
 from roles.context import GoalContext
 from roles.launch import Lanes, lanes_from, register_lanes
 from tests.tiny import git, make_goal, make_repository
