@@ -219,7 +219,8 @@ def _protected(found: ContractText, paths: list[str]) -> tuple[str, ...]:
 
 def _check_commands(found: ContractText, paths: list[str], tree: list[TreeEntry]) -> None:
     evaluation = found.parts["evaluation"]
-    python = found.parts["environment"].get("python", "python3")
+    surroundings = found.parts["environment"]
+    python = surroundings.get("python", "python3")
     executable = {entry.path for entry in tree if entry.mode == "100755"}
     for name in COMMANDS:
         command = evaluation.get(name)

@@ -155,7 +155,7 @@ def test_peer_case_49_a_local_path_in_a_reference_is_refused(document: Document)
         put("/evidence_events/0/artifact_refs/1", ref)(changed)
         found = fault(changed)
         assert found.message.startswith("/evidence_events/0/artifact_refs/1 ")
-        assert "public alias" in found.message
+        assert "is a local path or a private address; a public alias" in found.message
 
 
 @pytest.mark.parametrize("number", ["Infinity", "-Infinity", "NaN", "1e999"])
