@@ -256,3 +256,29 @@ def test_a_goal_id_that_cannot_name_a_goal_is_refused(tmp_path: Path) -> None:
     git = make_project(tmp_path / "sorter")
     with pytest.raises(UsageError, match="cannot name a goal"):
         read_contract(git.repo, goal_id="../x")
+
+
+def test_a_change_that_index_flags_hide_is_seen(tmp_path: Path) -> None:
+    git = make_project(tmp_path / "sorter")
+    raw_git(git.repo, "update-index", "--assume-unchanged", "labmates.toml")
+    write(git.repo, {"labmates.toml": changed(("min_gain = 0.05", "min_gain = 0.02"))})
+    with pytest.raises(PreconditionError, match="has changes that are not committed"):
+        read_contract(git.repo)
+
+
+def test_a_contract_file_that_is_a_link_is_refused(tmp_path: Path) -> None:
+    git = make_project(tmp_path / "sorter")
+    outside = tmp_path / "outside.toml"
+    (git.repo / "labmates.toml").rename(outside)
+    (git.repo / "labmates.toml").symlink_to(outside)
+    commit_files(git, {})
+    with pytest.raises(PreconditionError, match="is a link"):
+        read_contract(git.repo)
+
+
+def test_line_ends_of_another_system_are_no_change(tmp_path: Path) -> None:
+    git = make_project(tmp_path / "sorter", __gitattributes="* text eol=crlf\n")
+    raw_git(git.repo, "rm", "-q", "--cached", "-r", ".")
+    raw_git(git.repo, "reset", "-q", "--hard")
+    assert b"\r\n" in (git.repo / "labmates.toml").read_bytes()
+    assert read_contract(git.repo).contract.base_commit == git.head()
