@@ -156,7 +156,12 @@ def replay(git: Git, worktree: Worktree, commit: str) -> str | None:
 
 
 def close(worktree: Worktree) -> None:
-    """Remove the worktree and its entry; the branch stays. Safe to call again."""
+    """Remove the worktree and its entry; the branch stays. Safe to call again.
+
+    Edits that no commit of the attempt holds go to its salvage ref first.
+    """
+    if worktree.path.is_dir() and _is_intact(worktree.path, worktree.admin):
+        _salvage(replace(worktree, committed=_commit_of_attempt(worktree)))
     if worktree.path.is_symlink():
         _move_aside(worktree.path)
     admin = _admin_dir(worktree.main, worktree.path)
