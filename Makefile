@@ -8,7 +8,7 @@ SHELL := /bin/sh
 .ONESHELL:
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help run test lint bench stress docs clean
+.PHONY: help run test lint lua bench stress docs clean
 
 unexport $(filter GIT_% PYTHON% PIP_TARGET PIP_PREFIX PIP_USER PIP_ROOT,$(.VARIABLES))
 unexport VIRTUAL_ENV CONDA_PREFIX MAKEFLAGS MFLAGS MAKELEVEL GNUMAKEFLAGS CDPATH ENV BASH_ENV
@@ -94,7 +94,13 @@ $(BIN)/ruff check .
 $(BIN)/ruff format --check .
 $(BIN)/mypy $(ROOMS) tests
 $(BIN)/lint-imports
-luacheck --quiet contracts/store/lua
+$(lua_check)
+endef
+
+define lua_check
+$(BIN)/python -c "from contracts.store import library; print(library.source()[0], end='')" \
+  > $(VENV)/labmates.lua
+luacheck --quiet $(VENV)/labmates.lua
 endef
 
 define need_git
@@ -122,6 +128,9 @@ lint: ## ruff, mypy, import rules, luacheck
 	@$(system_packages)
 	$(call prepare,demo$(,)test$(,)dev,demo)
 	$(checks)
+
+lua: ## luacheck alone, on the function library
+	@$(lua_check)
 
 bench: ## measurements of tests/bench, printed; no part of make test
 	@$(system_packages)

@@ -35,9 +35,19 @@ def checkout_fresh(
 
     Raises:
         UsageError: The commit holds a link that leaves the tree, or a name that no file may have.
-        MachineError: A file is not what was written.
+        MachineError: `dest` cannot be written, or a file is not what was written.
     """
-    protected = tuple(protected)
+    try:
+        _write_tree(git, commit, dest, protected_from, tuple(protected))
+    except OSError as error:
+        message = f"{dest} cannot be written: {error.strerror}"
+        raise MachineError(message) from error
+    return dest
+
+
+def _write_tree(
+    git: Git, commit: str, dest: Path, protected_from: str, protected: tuple[str, ...]
+) -> None:
     dest.mkdir(parents=True, exist_ok=True)
     if any(dest.iterdir()):
         message = f"{dest} is not empty"
@@ -65,7 +75,6 @@ def checkout_fresh(
         if blob_id((dest / entry.path).read_bytes(), like=entry.oid) != entry.oid:
             message = f"{dest / entry.path} is not what was written"
             raise MachineError(message)
-    return dest
 
 
 def uncommitted(git: Git, folder: Path, commit: str) -> tuple[str, ...]:

@@ -215,11 +215,12 @@ def run(
                 tree.end(grace_s=grace_s)
                 leftovers = []
             watch.drain(1.0)
-        finally:
-            # an exception, Ctrl-C included, must not leave the child behind
-            if child.poll() is None or tree.sweep():
-                tree.end(grace_s=0)
-            code = _reap(child)
+        except BaseException:
+            # Ctrl-C included: nothing may be left behind
+            tree.end(grace_s=0)
+            _reap(child)
+            raise
+        code = _reap(child)
     return ProcessOutcome(
         argv=tuple(argv),
         started_at=started_at,
@@ -253,7 +254,9 @@ def _start(
         message = f"no process can be started in {cwd}: {error.strerror}"
         raise MachineError(message, facts={"command": " ".join(argv)}) from error
     with contextlib.suppress(ProcessLookupError, BrokenPipeError):
-        for kind, soft, hard in kernel_limits(limits):
+        for kind, *wanted in kernel_limits(limits):
+            top = resource.prlimit(child.pid, kind)[1]  # only root may raise it
+            soft, hard = (n if top == resource.RLIM_INFINITY else min(n, top) for n in wanted)
             resource.prlimit(child.pid, kind, (soft, hard))
         assert child.stdin is not None  # noqa: S101 - PIPE was asked for
         child.stdin.write(b"\n")

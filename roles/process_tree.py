@@ -76,38 +76,29 @@ class Tree:
     marker: str
     known: set[psutil.Process] = field(default_factory=set)
 
-    def sample(self) -> list[psutil.Process]:
+    def __post_init__(self) -> None:
+        self._learn(self.root)
+
+    def sample(self, *, read_markers: bool = False) -> list[psutil.Process]:
         """Look at descent and session, remember what is new, and give what lives.
 
-        A seen process's later children are found too, wherever they hang by then.
+        A seen process's later children are found too, wherever they hang by then. With
+        `read_markers`, every environment is read as well, which takes twice as long.
         """
-        parents: dict[int, list[psutil.Process]] = {}
-        for process in psutil.process_iter():
-            with contextlib.suppress(psutil.NoSuchProcess):
-                if self._is_in_session(process.pid):
-                    self.known.add(process)
-                parents.setdefault(process.ppid(), []).append(process)
+        children: dict[int, list[int]] = {}
+        for pid, parent, session in _scan():
+            children.setdefault(parent, []).append(pid)
+            if session == self.root or (read_markers and self._has_marker(pid)):
+                self._learn(pid)
         queue = [process.pid for process in self.known if process.is_running()]
-        queue.append(self.root)
         seen = set(queue)
         while queue:
-            for child in parents.get(queue.pop(), []):
-                self.known.add(child)
-                if child.pid not in seen:
-                    seen.add(child.pid)
-                    queue.append(child.pid)
+            for pid in children.get(queue.pop(), []):
+                if pid not in seen:
+                    seen.add(pid)
+                    self._learn(pid)
+                    queue.append(pid)
         return self.living()
-
-    def sweep(self) -> list[psutil.Process]:
-        """Do what `sample` does, and look for the marker in every environment as well."""
-        if self.marker:
-            wanted = f"{MARKER}={self.marker}".encode()
-            for process in psutil.process_iter():
-                with contextlib.suppress(psutil.Error, OSError):
-                    environ = Path(f"/proc/{process.pid}/environ").read_bytes()
-                    if wanted in environ.split(b"\0"):
-                        self.known.add(process)
-        return self.sample()
 
     def living(self) -> list[psutil.Process]:
         """Give the seen processes that still run; zombies are not running."""
@@ -131,14 +122,16 @@ class Tree:
         Returns:
             What it had to end, as `pid command`, in order of id.
         """
-        found = {process.pid: describe(process) for process in self.sweep()}
-        if grace_s > 0:
+        found = {process.pid: describe(process) for process in self.sample(read_markers=True)}
+        if found and grace_s > 0:
             self._signal_all(terminate=True)
             deadline = time.monotonic() + grace_s
             while self.living() and time.monotonic() < deadline:
                 time.sleep(0.01)
+        if not found:
+            return []
         deadline = time.monotonic() + patience_s
-        while living := self.sweep():
+        while living := self.sample(read_markers=True):
             for process in living:
                 found.setdefault(process.pid, describe(process))
             self._signal_all(terminate=False)
@@ -148,7 +141,8 @@ class Tree:
         return [found[pid] for pid in sorted(found)]
 
     def _signal_all(self, *, terminate: bool) -> None:
-        for process in self.living():
+        # the root first: it may want to end its children itself, and its end should be its own
+        for process in sorted(self.living(), key=lambda found: found.pid != self.root):
             with contextlib.suppress(psutil.Error):
                 if terminate:
                     process.terminate()
@@ -156,11 +150,18 @@ class Tree:
                 else:
                     process.kill()
 
-    def _is_in_session(self, pid: int) -> bool:
-        try:
-            return os.getsid(pid) == self.root
-        except (ProcessLookupError, PermissionError):
+    def _has_marker(self, pid: int) -> bool:
+        if not self.marker:
             return False
+        try:
+            environ = Path(f"/proc/{pid}/environ").read_bytes()
+        except OSError:
+            return False
+        return f"{MARKER}={self.marker}".encode() in environ.split(b"\0")
+
+    def _learn(self, pid: int) -> None:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            self.known.add(psutil.Process(pid))
 
 
 def describe(process: psutil.Process) -> str:
@@ -177,3 +178,18 @@ def _runs(process: psutil.Process) -> bool:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
+
+
+def _scan() -> list[tuple[int, int, int]]:
+    """Give id, parent and session of every process.
+
+    One read each; psutil's own list would keep objects of ids that were given away since.
+    """
+    found = []
+    for name in os.listdir("/proc"):  # noqa: PTH208 - a path per process costs more than its read
+        if name.isdigit():
+            with contextlib.suppress(OSError, IndexError, ValueError):
+                stat = Path(f"/proc/{name}/stat").read_bytes()
+                fields = stat[stat.rindex(b")") + 2 :].split(maxsplit=4)
+                found.append((int(name), int(fields[1]), int(fields[3])))
+    return found

@@ -7,6 +7,14 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+# Read once: fixtures take every LABMATES_ variable away from the tests.
+_STRESS = bool(os.environ.get("LABMATES_STRESS"))
+
+
+def rounds(whole: int) -> int:
+    """Give the size of a test marked `stress`: `whole` under make stress, else a tenth of it."""
+    return whole if _STRESS else max(1, whole // 10)
+
 
 def wait_until(
     predicate: Callable[[], object], *, description: str, timeout_s: float = 10.0

@@ -244,7 +244,7 @@ def with_retries(fn: Callable[[], T], *, limit_s: float = 8.0, url: str = "") ->
     begin = time.monotonic()
     retrying = tenacity.Retrying(
         retry=tenacity.retry_if_exception_type(StoreUnreachableError),
-        wait=tenacity.wait_exponential_jitter(initial=0.05, max=2.0, jitter=0.05),
+        wait=tenacity.wait_exponential(multiplier=0.05, max=2.0) + tenacity.wait_random(0, 0.05),
         stop=tenacity.stop_before_delay(limit_s),
         reraise=True,
     )
@@ -263,3 +263,29 @@ def with_retries(fn: Callable[[], T], *, limit_s: float = 8.0, url: str = "") ->
             mend=error.mend,
             hint=error.hint,
         ) from error
+
+
+def wait_for_answer(client: redis.Redis, *, stop: Callable[[], bool], url: str = "") -> bool:
+    """Ask until the store answers or `stop` says so; True if it answered.
+
+    Waits longer from try to try, at most 2 s, and never writes.
+    """
+    waits = tenacity.wait_exponential_jitter(initial=0.05, max=2.0, jitter=0.05)
+    retrying = tenacity.Retrying(
+        retry=tenacity.retry_if_exception_type(StoreUnreachableError),
+        wait=waits,
+        stop=lambda _state: stop(),
+        reraise=True,
+    )
+
+    def ask() -> None:
+        try:
+            client.ping()
+        except redis.RedisError as error:
+            raise translate(error, url=url) from error
+
+    try:
+        retrying(ask)
+    except StoreUnreachableError:
+        return False
+    return True

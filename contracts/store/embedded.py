@@ -26,7 +26,6 @@ from contracts.store import wire
 from contracts.store.home import (
     home_text,
     labmates_home,
-    socket_path,
     socket_text,
     socket_url,
     store_dir,
@@ -206,6 +205,8 @@ def _try_lock(home: Path) -> Iterator[int | None]:
 
 
 def _start(home: Path, lock_fd: int, appendfsync: str | None) -> str:
+    from pathlib import Path  # noqa: PLC0415 - not on the cold path
+
     from contracts.store.launch import (  # noqa: PLC0415 - not on the cold path
         Launch,
         appendfsync_choice,
@@ -214,7 +215,7 @@ def _start(home: Path, lock_fd: int, appendfsync: str | None) -> str:
 
     if url := find_server(home):  # one that was started by other means, without the lock
         return url
-    data, path = store_dir(home), socket_path(home)
+    data, path = store_dir(home), Path(socket_text(os.fspath(home), make=True))
     choice = appendfsync_choice(appendfsync)
     launch = Launch(data, server_binary())
     unclean = (data / "server.pid").exists()

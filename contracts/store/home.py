@@ -44,10 +44,11 @@ def store_dir(home: Path) -> Path:
     return home / "store"
 
 
-def runtime_text() -> str:
-    """Give the folder for sockets, made if it is missing, mode 0700 and ours.
+def runtime_text(*, make: bool = False) -> str:
+    """Give the folder for sockets; with `make` it is made (mode 0700), else it may be missing.
 
-    `$XDG_RUNTIME_DIR/labmates` where that is short enough, else `/tmp/labmates-<uid>`.
+    `$XDG_RUNTIME_DIR/labmates` where that folder is ours and short enough, else
+    `/tmp/labmates-<uid>`.
 
     Raises:
         PreconditionError: The path is a link, no folder, or not this user's: another user could
@@ -55,14 +56,15 @@ def runtime_text() -> str:
     """
     uid = os.getuid()
     path = f"/tmp/labmates-{uid}"  # noqa: S108 - owner, mode and link are checked below
-    if base := os.environ.get("XDG_RUNTIME_DIR"):
-        candidate = f"{base}/labmates"
-        if len(os.fsencode(candidate)) + len("/0123456789abcdef.sock") < SOCKET_PATH_LIMIT:
-            path = candidate
+    base = os.environ.get("XDG_RUNTIME_DIR", "")
+    if _is_usable(base, uid):
+        path = f"{base}/labmates"
     try:
-        with suppress(FileExistsError):
-            os.mkdir(path, 0o700)  # noqa: PTH102 - text, see above
-        _require_private(path, uid)
+        if make:
+            with suppress(FileExistsError):
+                os.mkdir(path, 0o700)  # noqa: PTH102 - text, see above
+        with suppress(FileNotFoundError):
+            _require_private(path, uid)
     except OSError as error:
         message = f"the folder for sockets cannot be used: {path}"
         raise PreconditionError(
@@ -71,6 +73,15 @@ def runtime_text() -> str:
             hint="Set XDG_RUNTIME_DIR to a short folder that is yours.",
         ) from error
     return path
+
+
+def _is_usable(base: str, uid: int) -> bool:
+    if len(os.fsencode(base)) + len("/labmates/0123456789abcdef.sock") >= SOCKET_PATH_LIMIT:
+        return False
+    try:
+        return base.startswith("/") and os.stat(base).st_uid == uid  # noqa: PTH116 - text
+    except OSError:
+        return False  # sudo and su leave another user's, or one that is gone
 
 
 def _require_private(path: str, uid: int) -> None:
@@ -87,13 +98,13 @@ def _require_private(path: str, uid: int) -> None:
         os.chmod(path, 0o700)  # noqa: PTH101 - text, see above
 
 
-def socket_text(home: str) -> str:
-    """Give `socket_path` as text."""
+def socket_text(home: str, *, make: bool = False) -> str:
+    """Give `socket_path` as text; with `make` its folder is made."""
     # hashlib loads OpenSSL; the C module alone costs nothing.
     from _blake2 import blake2b  # noqa: PLC0415 - see above
 
     name: str = blake2b(os.fsencode(realpath(home)), digest_size=8).hexdigest()
-    return f"{runtime_text()}/{name}.sock"
+    return f"{runtime_text(make=make)}/{name}.sock"
 
 
 def socket_path(home: Path) -> Path:

@@ -1,6 +1,7 @@
 """The read side: streams and derived state, with reading commands only."""
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 import redis
@@ -107,6 +108,10 @@ class Reader:
         if isinstance(answer, list) and answer and answer[0] == "refused":
             self.require_goal()
         return as_dict(answer)
+
+    def now(self) -> datetime:
+        """Give the store's clock as a UTC time."""
+        return datetime.fromtimestamp(self.now_ms() / 1000, tz=UTC)
 
     def now_ms(self) -> int:
         """Give the store's clock in ms."""

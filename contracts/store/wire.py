@@ -9,6 +9,7 @@ from __future__ import annotations
 
 # The C module: `socket` costs the cold path 6 ms more (enum, selectors), for names it adds.
 import _socket
+import os
 from typing import TYPE_CHECKING, NamedTuple
 
 import hiredis
@@ -113,10 +114,16 @@ def reason_of(error: OSError) -> str:
 def unreachable(url: str, reason: str) -> StoreUnreachableError:
     """Build the error for a store that gives no answer; the password never gets into it."""
     shown = redact_url(url) if url else "the store"
+    facts = {"store": shown, "reason": reason}
+    mend = [["labmates", "store", "start"]]
+    if os.environ.get("LABMATES_STORE_URL"):
+        facts["from"] = "LABMATES_STORE_URL"
+        mend = [["unset", "LABMATES_STORE_URL"]]
+    facts["meanwhile"] = "lanes take no new work; finished evidence waits on disk"
     return StoreUnreachableError(
         f"no answer from {shown} ({reason})",
-        facts={"store": shown, "reason": reason},
-        mend=[["labmates", "store", "status"]],
+        facts=facts,
+        mend=mend,
         hint="Start that server; the lanes then go on by themselves.",
     )
 

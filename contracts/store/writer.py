@@ -13,7 +13,7 @@ import redis
 from contracts.errors import RefusedError, StoreForeignError
 from contracts.ids import new_operation_id
 from contracts.store import keys
-from contracts.store.connect import with_retries
+from contracts.store.connect import translate, with_retries
 from contracts.store.decision import Reply, as_dict
 
 Body = str
@@ -76,6 +76,14 @@ class Writer:
         if isinstance(answer, list) and answer and answer[0] == "refused":
             raise refusal(name, answer, values)
         return answer
+
+    def blocking_pop(self, key: str, seconds: float) -> bool:
+        """Take one wake token, waiting up to `seconds` for it; True if there was one."""
+        try:
+            found = self.client.blpop([key], timeout=seconds)
+        except redis.RedisError as error:
+            raise translate(error, url=self.url) from error
+        return found is not None
 
     # The goal and its roster ---------------------------------------------------------------
 

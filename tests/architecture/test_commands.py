@@ -1,11 +1,12 @@
 """The literal table of commands: every entry resolves, has help, and is documented."""
 
+import ast
 import re
 
 import click
 
 from tests.architecture.commands import commands, leaves, resolve, table
-from tests.architecture.tree import ROOMS, ROOT
+from tests.architecture.tree import ROOMS, ROOT, parsed, python_files
 
 
 def documented() -> set[str]:
@@ -43,6 +44,39 @@ def test_every_option_of_a_command_has_help() -> None:
 
 def test_every_command_is_documented_and_every_documented_one_exists() -> None:
     assert documented() == set(commands())
+
+
+def mends(tree: ast.AST) -> list[list[str]]:
+    """Find argument lists of our own program, up to the first word that is not constant."""
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.List, ast.Tuple)):
+            words = []
+            for item in node.elts:
+                if not (isinstance(item, ast.Constant) and isinstance(item.value, str)):
+                    break
+                words.append(item.value)
+            if words[:1] == ["labmates"] and len(words) > 1:
+                found.append(words)
+    return found
+
+
+def test_every_command_that_a_message_offers_exists() -> None:
+    known = set(commands())
+    unknown = [
+        f"{path}: {' '.join(words)}"
+        for path in python_files(*ROOMS)
+        for words in mends(parsed(path))
+        if words[1] not in known and " ".join(words[1:3]) not in known
+    ]
+    assert unknown == []
+
+
+def test_the_check_of_messages_sees_an_argument_list() -> None:
+    tree = ast.parse(
+        'mend=[["labmates", "gate", "show", gate], ["git", "stash"]]; x = ["labmates"]'
+    )
+    assert mends(tree) == [["labmates", "gate", "show"]]
 
 
 def test_the_check_of_help_sees_a_missing_example() -> None:

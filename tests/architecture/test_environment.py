@@ -46,7 +46,8 @@ def test_every_variable_of_the_code_is_documented() -> None:
 
 
 def test_every_documented_variable_is_one_of_the_code() -> None:
-    assert names_in_docs() - names_in_code(*ROOMS, "tests") == set()
+    by_libraries = {"NO_COLOR"}  # rich and click read it
+    assert names_in_docs() - by_libraries - names_in_code(*ROOMS, "tests") == set()
 
 
 def test_the_check_sees_each_way_to_ask() -> None:

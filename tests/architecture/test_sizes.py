@@ -27,6 +27,17 @@ def test_no_file_is_longer_than_its_limit(limit: int, tops: tuple[str, ...]) -> 
     assert longer_than(limit, *tops) == []
 
 
+def test_no_line_of_lua_is_longer_than_120_characters() -> None:
+    long = [
+        f"{path}:{number}"
+        for path in listed()
+        if path.suffix == ".lua"
+        for number, line in enumerate((ROOT / path).read_text(encoding="utf-8").splitlines(), 1)
+        if len(line) > 120
+    ]
+    assert long == []
+
+
 def test_the_count_finds_long_files() -> None:
     assert longer_than(1, *ROOMS) != []
 

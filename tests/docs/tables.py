@@ -1,12 +1,14 @@
 """The tables of the docs that are made from code; `python -m tests.docs.tables` writes them."""
 
 import ast
+import enum
+import importlib
 import re
 from collections.abc import Callable
 from pathlib import Path
 
 from contracts import errors
-from tests.architecture.tree import ROOT, listed, parsed
+from tests.architecture.tree import ROOT, listed, parsed, python_files
 
 CASE_FILES = {
     "docs/field-cases.md": "field",
@@ -41,8 +43,33 @@ def errors_table() -> str:
     return "\n".join(rows)
 
 
+def word_enums() -> list[type[enum.StrEnum]]:
+    """List the closed lists of words that records use, by name."""
+    found: dict[str, type[enum.StrEnum]] = {}
+    for path in python_files("contracts"):
+        if "StrEnum" not in (ROOT / path).read_text(encoding="utf-8"):
+            continue
+        module = importlib.import_module(".".join(path.with_suffix("").parts))
+        for value in vars(module).values():
+            own = isinstance(value, type) and value.__module__ == module.__name__
+            if own and issubclass(value, enum.StrEnum):
+                found[value.__name__] = value
+    return [found[name] for name in sorted(found)]
+
+
+def enums_table() -> str:
+    """Render one row per closed list of words: its name, its words, what it is."""
+    rows = ["| list | words | what they are |", "|---|---|---|"]
+    for cls in word_enums():
+        words = ", ".join(f"`{member.value}`" for member in cls)
+        meaning = (cls.__doc__ or "").split("\n", maxsplit=1)[0]
+        rows.append(f"| `{cls.__name__}` | {words} | {meaning} |")
+    return "\n".join(rows)
+
+
 BLOCKS: dict[tuple[str, str], Callable[[], str]] = {
     ("docs/reference/errors.md", "errors"): errors_table,
+    ("docs/reference/glossary.md", "enums"): enums_table,
 }
 
 

@@ -93,6 +93,7 @@ def test_field_case_146_links_submodules_and_mode_changes_are_violations_even_in
         "eval/RUN.py",
         "e\u200dval/run.py",
         "\uff45val/run.py",
+        "\U0001d404val/run.py",
     ],
 )
 def test_a_name_that_may_be_taken_for_a_protected_one_is_a_violation(path: str) -> None:

@@ -184,6 +184,7 @@ local function start_attempt(c, i, a)
   set(i, 'next_attempt', '')
   set(i, 'base_rev', a.base_rev)
   set(i, 'base_commit', a.base_commit or '')
+  set(i, 'replay_of', a.replay_of or '')
   for _, field in ipairs({'selected_from', 'wants_confirm', 'evidence_rev', 'evaluation_rev', 'holdout_rev',
     'holdout_pass', 'commit', 'owner'}) do
     set(i, field, '')

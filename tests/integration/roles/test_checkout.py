@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from contracts.errors import UsageError
+from contracts.errors import MachineError, UsageError
 from roles.checkout import blob_id, checkout_fresh, uncommitted
 from roles.git import Git
 from tests.integration.roles.repositories import (
@@ -151,6 +151,12 @@ def test_a_folder_that_is_not_empty_is_refused(git: Git, tmp_path: Path) -> None
     write(tmp_path / "out", {"result.json": "planted"})
     with pytest.raises(UsageError, match="is not empty"):
         checkout_fresh(git, git.head(), tmp_path / "out", git.head(), [])
+
+
+def test_a_place_that_cannot_be_written_is_the_machines_failure(git: Git, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(MachineError, match="cannot be written"):
+        checkout_fresh(git, git.head(), tmp_path / "file" / "out", git.head(), [])
 
 
 def test_a_submodule_is_an_empty_folder(git: Git, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from contracts.errors import UsageError
 from roles.drivers.base import DRIVERS, Brief, DriverStatus, get_driver
 from roles.git import Git
 from roles.process import EndedBy
-from tests.integration.roles.repositories import make_repository, raw_git, snapshot, write
+from tests.integration.roles.repositories import commit_files, make_repository, raw_git, snapshot, write
 
 
 @pytest.fixture
@@ -139,6 +139,16 @@ def test_patch_applies_or_is_a_base_conflict_that_changes_nothing(git: Git, chan
     assert got.status is DriverStatus.BASE_CONFLICT
     assert got.summary == "solution.py: patch does not apply"
     assert not (git.repo / "new").exists()
+
+
+def test_patch_takes_a_difference_of_two_commits_with_binary_files(git: Git, change: Path) -> None:
+    old = git.head()
+    (git.repo / "data").write_bytes(bytes(range(256)))
+    new = commit_files(git, {"solution.py": "fast"}, remove=("README.md",))
+    raw_git(git.repo, "reset", "-q", "--hard", old)
+    (change / "change.patch").write_bytes(git.diff_bytes(old, new))
+    assert get_driver("patch").run(brief(git, change)).status is DriverStatus.CHANGED
+    assert git.write_tree(old) == git.tree_of(new)
 
 
 def test_patch_tells_an_empty_a_broken_and_a_missing_patch_apart(git: Git, change: Path) -> None:

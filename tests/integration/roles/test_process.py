@@ -161,6 +161,7 @@ def test_field_case_50_only_the_very_process_is_ended(tmp_path: Path) -> None:
     try:
         real = identify(other.pid)
         assert real is not None
+        assert abs(real.started - time.time()) < 30
         stale = ProcessIdentity(pid=other.pid, started=real.started - 60)
         assert not is_alive(stale)
         assert end_process(stale)
@@ -173,9 +174,26 @@ def test_field_case_50_only_the_very_process_is_ended(tmp_path: Path) -> None:
         other.wait()
 
 
+def test_a_process_that_leads_no_session_is_ended_with_its_children(tmp_path: Path) -> None:
+    other = subprocess.Popen(["sh", "-c", "sleep 998 & echo $! > pid; wait"], cwd=tmp_path)
+    try:
+        wait_until(
+            lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text(),
+            description="the grandchild runs",
+        )
+        real = identify(other.pid)
+        assert real is not None
+        assert end_process(real, grace_s=2)
+        other.wait(5)
+        assert identify(int((tmp_path / "pid").read_text())) is None
+    finally:
+        other.kill()
+        other.wait()
+
+
 def test_field_case_52_a_child_that_reads_stdin_gets_its_end_at_once(tmp_path: Path) -> None:
-    got = sh("cat; echo done", tmp_path, timeout_s=10)
-    assert got.stdout == "done\n"
+    got = sh("cat; readlink /proc/self/fd/0; echo done", tmp_path, timeout_s=10)
+    assert got.stdout == "/dev/null\ndone\n"
     assert got.duration_s < 5
 
 
@@ -240,6 +258,7 @@ def test_field_case_79_research_case_23_huge_output_keeps_head_and_tail(tmp_path
 def test_a_memory_limit_ends_the_run_as_out_of_memory(tmp_path: Path) -> None:
     got = py("x = bytearray(400 << 20)", tmp_path, limits=Limits(memory_bytes=150 << 20))
     assert got.ended_by is EndedBy.OUT_OF_MEMORY
+    assert "MemoryError" in got.stderr
 
 
 def test_a_memory_limit_counts_the_whole_tree(tmp_path: Path) -> None:

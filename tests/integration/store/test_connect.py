@@ -143,6 +143,21 @@ def test_no_answer_names_the_address_and_the_reason(short_path: Path) -> None:
     assert "canary" not in repr((caught.value.message, caught.value.facts, caught.value.mend))
 
 
+def test_no_answer_names_the_setting_that_chose_the_address(
+    short_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LABMATES_STORE_URL", f"unix://{short_path}/none.sock")
+    with pytest.raises(StoreUnreachableError) as caught:
+        connect()
+    assert caught.value.facts["from"] == "LABMATES_STORE_URL"
+    assert caught.value.mend == [["unset", "LABMATES_STORE_URL"]]
+    monkeypatch.delenv("LABMATES_STORE_URL")
+    with pytest.raises(StoreUnreachableError) as caught:
+        connect(f"unix://{short_path}/none.sock")
+    assert "from" not in caught.value.facts
+    assert caught.value.mend == [["labmates", "store", "start"]]
+
+
 @pytest.mark.parametrize("url", ["http://h", "nonsense", "redis://h:port"])
 def test_what_is_no_address_is_wrong_usage(url: str) -> None:
     with pytest.raises(UsageError, match="no address of a store"):

@@ -5,10 +5,10 @@ imported, never after that: the evaluator believes nothing that comes from here 
 and those it verifies.
 """
 
-import importlib.util
 import os
 import pathlib
 import sys
+import types
 
 import numpy as np  # before anything of the checkout can be imported
 
@@ -18,11 +18,12 @@ LONGEST_ERROR = 2000
 
 
 def load(name):
-    """Import a file of the checkout by its path."""
-    spec = importlib.util.spec_from_file_location(name, HERE / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
+    """Load a file of the checkout from its source, never from bytecode that may lie beside it."""
+    path = HERE / f"{name}.py"
+    module = types.ModuleType(name)
+    module.__file__ = str(path)
     sys.modules[name] = module
-    spec.loader.exec_module(module)
+    exec(compile(path.read_bytes(), path, "exec"), module.__dict__)
     return module
 
 

@@ -25,7 +25,8 @@ LANDLOCK_LATER_WRITES = {2: 1 << 13, 3: 1 << 14}
 SECCOMP_KILL, SECCOMP_EPERM, SECCOMP_ALLOW = 0x80000000, 0x00050001, 0x7FFF0000
 LOAD, JUMP_IF_EQUAL, JUMP_IF_GREATER, RETURN = 0x20, 0x15, 0x25, 0x06
 
-# Per machine: audit number; calls that end the child; calls that are refused.
+# Per machine: audit number; calls that end the child; calls that are refused; prlimit, which is
+# refused for any other process.
 # Ended: fork, vfork, clone, clone3, execve, execveat, ptrace, process_vm_readv, process_vm_writev.
 # Refused: kill, tkill, tgkill, setpriority, sched_setparam, sched_setscheduler, sched_setaffinity,
 # sched_setattr, socket, io_uring_setup, pidfd_open, pidfd_getfd, perf_event_open, bpf.
@@ -34,11 +35,13 @@ CALLS = {
         0xC000003E,
         (57, 58, 56, 435, 59, 322, 101, 310, 311),
         (62, 200, 234, 141, 142, 144, 203, 314, 41, 425, 434, 438, 298, 321),
+        302,
     ),
     "aarch64": (
         0xC00000B7,
         (220, 435, 221, 281, 117, 270, 271),
         (129, 130, 131, 140, 118, 119, 122, 274, 198, 425, 434, 438, 241, 280),
+        261,
     ),
 }
 
@@ -85,7 +88,7 @@ def _landlock():
 def _seccomp():
     if platform.machine() not in CALLS:
         return False
-    audit, ended, refused = CALLS[platform.machine()]
+    audit, ended, refused, prlimit = CALLS[platform.machine()]
     program = [
         (LOAD, 0, 0, 4),
         (JUMP_IF_EQUAL, 1, 0, audit),
@@ -97,7 +100,13 @@ def _seccomp():
     for calls, answer in ((ended, SECCOMP_KILL), (refused, SECCOMP_EPERM)):
         for call in calls:
             program += [(JUMP_IF_EQUAL, 0, 1, call), (RETURN, 0, 0, answer)]
-    program.append((RETURN, 0, 0, SECCOMP_ALLOW))
+    program += [
+        (JUMP_IF_EQUAL, 0, 3, prlimit),
+        (LOAD, 0, 0, 16),
+        (JUMP_IF_EQUAL, 1, 0, 0),
+        (RETURN, 0, 0, SECCOMP_EPERM),
+        (RETURN, 0, 0, SECCOMP_ALLOW),
+    ]
     code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *line) for line in program))
     filter_ = ctypes.create_string_buffer(
         struct.pack("HxxxxxxP", len(program), ctypes.addressof(code))

@@ -26,14 +26,10 @@ def score(points, queries):
     return left @ right.T
 
 
-# The points are dealt out to this many blocks; it must divide their number.
-BLOCKS = 200
-
-
 def shortlist(scores, k):
     """Choose columns that hold the k smallest of each row."""
     rows, width = scores.shape
-    minima = scores.reshape(rows, -1, BLOCKS).min(axis=1)
+    minima = scores.reshape(rows, -1, 200).min(axis=1)  # 200 blocks divide 2,000 points
     # k blocks hold a value up to the k-th smallest minimum, so the k smallest are no greater.
     limit = np.partition(minima, k - 1, axis=1)[:, k - 1]
     row, column = np.divmod(np.flatnonzero(scores <= limit[:, None]), width)
