@@ -1,6 +1,5 @@
-"""What the commands of this room share: the options, the goal they open, who the person is."""
+"""What the commands of this room share: the options, the goal they open."""
 
-import os
 import sys
 from dataclasses import dataclass
 from typing import Any
@@ -26,7 +25,7 @@ __all__ = [
     "goal_options",
     "json_option",
     "open_goal",
-    "operator_name",
+    "pick_goal",
     "print_document",
     "require_agent",
     "store_option",
@@ -58,16 +57,15 @@ def open_goal(goal_id: str = "", *, store: str = "") -> Opened:
     return Opened(reader, Writer(reader.client, reader.goal_id, url=reader.url))
 
 
-def operator_name() -> str:
-    """Give `operator:` and the name of the person at this terminal, fit for an id."""
-    import getpass  # noqa: PLC0415 - only operators' commands need it
+def pick_goal(goal_id: str | None, store: str | None) -> str:
+    """Give the goal that is meant: the named one, else the store's only one.
 
-    try:
-        name = getpass.getuser()
-    except (OSError, KeyError):
-        name = str(os.getuid())
-    safe = "".join(char if char.isascii() and char.isalnum() else "-" for char in name.lower())
-    return f"operator:{safe.strip('-')[:40] or 'unknown'}"
+    Raises:
+        UsageError: No such goal, or none was named and there are several.
+    """
+    reader = open_reader(goal_id or "", store=store or "")
+    reader.client.close()
+    return reader.goal_id
 
 
 def print_document(document: dict[str, Any]) -> None:
