@@ -1,12 +1,14 @@
 """A gate as a person is shown it, and the hash that binds the decision to that."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from contracts.canonical import canonical, sha256_hex
 from contracts.errors import RefusedError, UsageError
 from contracts.store.reader import Reader
+from contracts.words import State, Stream
 
 HASH_LENGTH = 8
 
@@ -34,7 +36,7 @@ class ShownGate:
         return self.fields.get("status") == "open"
 
 
-def gate_hash(gate_id: str, item: dict[str, str]) -> str:
+def gate_hash(gate_id: str, item: Mapping[str, str]) -> str:
     """Hash what a person decides on: gate, last touch, version, state, commit (8 hex digits)."""
     facts = {
         "gate": gate_id,
@@ -76,7 +78,7 @@ def shown_gate(reader: Reader, gate_id: str) -> ShownGate:
     )
 
 
-def require_current(gate: ShownGate, shown: str) -> None:
+def require_current(reader: Reader, gate: ShownGate, shown: str) -> None:
     """Refuse a decision that was made on something else than what is there now.
 
     Raises:
@@ -89,7 +91,7 @@ def require_current(gate: ShownGate, shown: str) -> None:
         mend = [["labmates", "gate", "show", gate.gate_id]]
         raise UsageError(message, mend=mend, hint="`gate show` prints it (8 hex digits).")
     if shown.lower()[:HASH_LENGTH] != gate.hash:
-        raise changed(gate, shown, "an earlier one")
+        raise changed(gate, shown, _revision_of(reader, gate, shown.lower()[:HASH_LENGTH]))
 
 
 def require_open(gate: ShownGate) -> None:
@@ -116,3 +118,22 @@ def changed(gate: ShownGate, shown: str, old_revision: str) -> RefusedError:
         facts={"shown": f"{shown}, rev {old_revision}", "now": f"{gate.hash}, rev {gate.touched}"},
         mend=[["labmates", "gate", "show", gate.gate_id]],
     )
+
+
+def _revision_of(reader: Reader, gate: ShownGate, shown: str) -> str:
+    """Find the revision a hash was made at, by trying what the item was at each of its events."""
+    todo, version = gate.item["id"], int(gate.item.get("version") or 0)
+    touched = {
+        fields["rev"]
+        for stream in Stream
+        for _, fields in reader.entries(stream)
+        if fields.get("todo") == todo and "rev" in fields
+    }
+    for revision in sorted(touched, key=int, reverse=True):
+        for older in range(version, 0, -1):
+            for state in (*State, "open", "closed"):
+                for commit in {"", gate.item.get("commit", "")}:
+                    was = {"touched": revision, "version": str(older), "state": str(state)}
+                    if gate_hash(gate.gate_id, was | {"commit": commit}) == shown:
+                        return revision
+    return "unknown"
