@@ -370,9 +370,7 @@ def _time(milliseconds: str) -> datetime:
     return datetime.fromtimestamp(int(milliseconds) / 1000, tz=UTC)
 
 
-def parse_entry(
-    goal_id: str, stream: Stream, entry_id: str, fields: Mapping[str, str]
-) -> AnyEvent:
+def parse_entry(goal_id: str, stream: Stream, entry_id: str, fields: Mapping[str, str]) -> AnyEvent:
     """Join the envelope and the body of one entry into its event.
 
     Raises:

@@ -24,7 +24,7 @@ from roles.shown_gate import (
 )
 
 _AFTER = {
-    "owner": "Next: evaluator-1 signs, then curator-1.",
+    "owner": "Next: the evaluator signs, then the curator.",
     "poison": "Next: the item may be taken again.",
     "disagreement": "Next: the first role signs once more.",
 }
@@ -330,6 +330,9 @@ def gate_open(
         meanwhile="nobody can take the item; the other lanes go on",
     )
     body = canonical({"gate": record.to_json_dict()})
+    if not opened.reader.item(todo_id):
+        message = f"there is no todo {todo_id!r} in {opened.goal_id}"
+        raise UsageError(message, mend=[["labmates", "status"]])
     name = opened.writer.open_gate(operator=operator_name(), todo_id=todo_id, kind=kind, body=body)
     document = {"gate_id": name, "todo_id": todo_id, "kind": kind}
     text = f"{name} holds {todo_id} until it is decided: labmates gate show {name}"
