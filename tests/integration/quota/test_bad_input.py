@@ -16,7 +16,7 @@ from tests.unit.cli.program import SCRIPT, run
 if TYPE_CHECKING:
     import redis
 
-READING = (
+READING: tuple[tuple[str, ...], ...] = (
     ("status",),
     ("agent", "list"),
     ("gate", "list"),
@@ -24,7 +24,7 @@ READING = (
     ("quota", "should-run", "--agent-id", "executor-1"),
     ("quota", "frontier", "--agent-id", "executor-1"),
 )
-WRITING = (
+WRITING: tuple[tuple[str, ...], ...] = (
     ("quota", "claim", "--agent-id", "executor-1"),
     ("quota", "renew", "--agent-id", "executor-1"),
     ("quota", "release", "--agent-id", "executor-1"),
@@ -82,14 +82,14 @@ def test_a_read_only_store_answers_questions_and_refuses_writes_with_exit_code_4
     url = ensure_server()
     with connect(url) as client:
         make_goal(client, "knn").propose("One")
-        client.execute_command("REPLICAOF", "127.0.0.1", "1")  # type: ignore[no-untyped-call]
+        client.execute_command("REPLICAOF", "127.0.0.1", "1")
         for words in (*READING[:3], *READING[4:]):
             run(*words)
         for words in (WRITING[0], WRITING[4], WRITING[6], WRITING[8]):
             code, error = outcome(*words)
             assert code == 4, words
             assert error["code"] == "store_read_only", words
-        client.execute_command("REPLICAOF", "NO", "ONE")  # type: ignore[no-untyped-call]
+        client.execute_command("REPLICAOF", "NO", "ONE")
     stop_server(store_home)
 
 

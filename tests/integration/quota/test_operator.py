@@ -86,9 +86,9 @@ def test_a_stale_hash_is_refused_with_the_old_and_the_new_revision(goal: Goal) -
     todo = goal.propose("One")
     gate = hold(goal, todo)
     digest = shown(gate)
-    client, item = goal.writer.client, keys.item(goal.goal_id, todo)
-    old = client.hget(item, "touched")
-    client.hset(item, "touched", "999")
+    client = goal.writer.client
+    old = Reader(client, goal.goal_id).item(todo)["touched"]
+    client.hset(keys.item(goal.goal_id, todo), "touched", "999")
     done = run("gate", "approve", gate, digest, code=3)
     assert done.stderr.startswith(f"labmates: {gate} has changed since {digest}\n")
     assert f"shown      {digest}, rev {old}\n" in done.stderr

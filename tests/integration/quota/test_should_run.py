@@ -10,6 +10,7 @@ import pytest
 from contracts.records import NextAction
 from contracts.store import keys
 from contracts.store.library import NAME
+from contracts.store.reader import Reader
 from quota import warm
 from quota.request import Request
 from tests.integration.quota.goals import Goal, make_goal, register
@@ -51,7 +52,7 @@ def test_the_text_of_a_yes_reads_as_the_terminal_page_shows(goal: Goal) -> None:
     text = run("quota", "should-run", "--agent-id", "executor-2").stdout
     head, empty, *rows = text.splitlines()
     assert head.startswith("yes  ready   ")
-    revision = goal.writer.client.hget(keys.goal(goal.goal_id), "rev")
+    revision = Reader(goal.writer.client, goal.goal_id).goal()["rev"]
     assert head.endswith(f"executor-2 as executor, {goal.goal_id} rev {revision}")
     assert len(head) == 80
     assert empty == ""
