@@ -14,7 +14,7 @@ from roles.options import goal_options, print_document
 
 @click.command(epilog="Example: labmates up --headless --lanes executor=2")
 @click.option("--headless", is_flag=True, help="Plain processes; their events in this terminal.")
-@click.option("--lanes", metavar="ROLE=N,…", help="How many lanes of a role; one each otherwise.")
+@click.option("--lanes", metavar="ROLE=N,...", help="How many lanes of a role; one each otherwise.")
 @click.option(
     "--detach", is_flag=True, help="Return when the lanes run; `labmates down` ends them."
 )

@@ -9,7 +9,7 @@ import click
 @click.command(
     epilog="Example: labmates worker --role executor --agent-id executor-1",
 )
-@click.option("--role", required=True, help="The role to serve: curator, proposer, executor, …")
+@click.option("--role", required=True, help="The role to serve: curator, proposer, executor, ...")
 @click.option(
     "--agent-id", envvar="LABMATES_AGENT_ID", required=True, help="An agent of the roster."
 )
