@@ -17,6 +17,7 @@ from contracts.options import (
 from contracts.store.library import ensure_library
 from contracts.store.reader import Reader
 from contracts.store.writer import Writer
+from roles.goals import operator_name
 
 __all__ = [
     "Opened",
@@ -25,6 +26,7 @@ __all__ = [
     "goal_options",
     "json_option",
     "open_goal",
+    "operator_name",
     "pick_goal",
     "print_document",
     "require_agent",
