@@ -22,7 +22,7 @@ ROOMS := contracts quota roles projection demo
 # the digest of pyproject.toml, so that a moved clone or a changed list installs again, and
 # nothing else does.
 define prepare
-want="$$(pwd) $$(cksum < pyproject.toml) $(1)"
+want="$$(pwd -P) $$(cksum < pyproject.toml) $(1)"
 if [ ! -x $(BIN)/labmates ] || ! $(BIN)/python -c "" 2>/dev/null \
     || ! grep -qxF "$$want" $(VENV)/labmates-stamp 2>/dev/null; then
   python=
@@ -40,16 +40,15 @@ if [ ! -x $(BIN)/labmates ] || ! $(BIN)/python -c "" 2>/dev/null \
     exit 5
   fi
   rm -f $(VENV)/labmates-stamp
-  if ! grep -q "^$$(pwd) " $(VENV)/labmates-home 2>/dev/null \
+  if ! grep -qF " $$(pwd -P)/$(VENV)" $(VENV)/pyvenv.cfg 2>/dev/null \
       || ! $(BIN)/python -c "import sys; sys.exit(sys.version_info < (3, 11))" 2>/dev/null; then
     echo "labmates: making $(VENV) with $$python (once)" >&2
     "$$python" -m venv --clear $(VENV)
-    echo "$$(pwd) " > $(VENV)/labmates-home
   fi
   echo "labmates: installing [$(1)] into $(VENV) (once)" >&2
   PIP_USER=0 $(BIN)/python -m pip install -qq --no-input --disable-pip-version-check \
     --only-binary :all: --editable ".[$(1)]" < /dev/null
-  { for extras in $(2) $(1); do echo "$$(pwd) $$(cksum < pyproject.toml) $$extras"; done; } \
+  { for extras in $(2) $(1); do echo "$$(pwd -P) $$(cksum < pyproject.toml) $$extras"; done; } \
     > $(VENV)/labmates-stamp
 fi
 endef

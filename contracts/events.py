@@ -1,7 +1,7 @@
 """One model per event, discriminated by `type`; the envelope is made by the store.
 
 An entry of a stream is a flat list of text fields: the envelope (`type`, `rev`, `seq`, `at` in
-milliseconds of the store's clock, `writer`, `role`, `agent`, `todo`, …), `body` (canonical JSON made
+milliseconds of the store's clock, `writer`, `role`, `agent`, `todo` and so on), `body` (canonical JSON made
 in Python, opaque to the store) and `digest`. `parse_entry` joins envelope and body into one event.
 """
 
@@ -370,9 +370,7 @@ def _time(milliseconds: str) -> datetime:
     return datetime.fromtimestamp(int(milliseconds) / 1000, tz=UTC)
 
 
-def parse_entry(
-    goal_id: str, stream: Stream, entry_id: str, fields: Mapping[str, str]
-) -> AnyEvent:
+def parse_entry(goal_id: str, stream: Stream, entry_id: str, fields: Mapping[str, str]) -> AnyEvent:
     """Join the envelope and the body of one entry into its event.
 
     Raises:

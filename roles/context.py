@@ -61,4 +61,3 @@ def open_context(goal_id: str, *, url: str | None = None) -> GoalContext:
         git=Git(repository_of(goal_id)),
         home=labmates_home(),
     )
-

@@ -204,7 +204,7 @@ def _verdict(measured: Measured) -> tuple[Verdict, str | None, StopReason | None
 
 def _boundary_checks(scope: ScopeReport) -> list[records.Check]:
     return [
-        _check("protected_scope_clean", scope.clean, True, passed=scope.clean),  # noqa: FBT003 - a value
+        _check("protected_scope_clean", scope.clean, True, passed=scope.clean),
         _check("changed", len(scope.changed), ">= 1", passed=bool(scope.changed)),
     ]
 
@@ -217,7 +217,9 @@ def _number_checks(lane: Lane, measured: Measured) -> list[records.Check]:
     if not scored or measurement.spread is None:
         return checks
     pairs = len(measurement.samples.candidate)
-    checks.append(_check("pairs", pairs, f">= {evaluation.pairs}", passed=pairs >= evaluation.pairs))
+    checks.append(
+        _check("pairs", pairs, f">= {evaluation.pairs}", passed=pairs >= evaluation.pairs)
+    )
     if measurement.ratio is not None:
         floor = round(1 + evaluation.min_gain, 6)
         low = measurement.ratio.low
@@ -263,9 +265,7 @@ def _classify(lane: Lane, item: dict[str, str], evaluation: records.Evaluation) 
         sign_retirement(lane, item, EndReason.OPERATOR_REJECTED, "the operator refused it")
         return
     if verdict is Verdict.IMPROVED:
-        if context.contract.evaluation.holdout:
-            context.writer.advance(held, State.SUPPORTED)
-        elif evaluation.confirmation:
+        if context.contract.evaluation.holdout or evaluation.confirmation:
             context.writer.advance(held, State.SUPPORTED)
         else:
             met = "1" if target_met(lane, evaluation.measurement) else "0"
@@ -375,7 +375,11 @@ def _conclude_holdout(
         return
     if not recorded:
         context.writer.record(
-            lane.require(), EventType.HOLDOUT_RECORDED, body, status="measured", holdout_pass="0"  # noqa: S106
+            lane.require(),
+            EventType.HOLDOUT_RECORDED,
+            body,
+            status="measured",
+            holdout_pass="0",  # noqa: S106
         )
     failed = measurement is None or measurement.eval_status is not EvalStatus.SCORED
     regressed = measurement is not None and (

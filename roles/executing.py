@@ -118,7 +118,9 @@ def _resumed(lane: Lane, item: dict[str, str]) -> _Attempt:
     """Go on with an attempt that a worker of this lane left behind."""
     number = int(item["attempt"])
     worktree = _open(lane, item, number, item["base_commit"])
-    return _Attempt(number, item["hyp"], _hypothesis(lane, item), worktree, item.get("replay_of") or None)
+    return _Attempt(
+        number, item["hyp"], _hypothesis(lane, item), worktree, item.get("replay_of") or None
+    )
 
 
 def _deliver(lane: Lane, attempt: _Attempt) -> None:
@@ -126,10 +128,14 @@ def _deliver(lane: Lane, attempt: _Attempt) -> None:
     outcome: DriverOutcome | None = None
     commit = worktree.committed
     if commit is None and attempt.replay_of:
-        lane.say("working", f"attempt {attempt.number}, {attempt.hypothesis_id}: replays its commit")
+        lane.say(
+            "working", f"attempt {attempt.number}, {attempt.hypothesis_id}: replays its commit"
+        )
         commit = replay(lane.context.git, worktree, attempt.replay_of)
         if commit is None:
-            _give_up(lane, attempt, StopReason.BASE_CONFLICT, "its commit conflicts with the champion")
+            _give_up(
+                lane, attempt, StopReason.BASE_CONFLICT, "its commit conflicts with the champion"
+            )
             return
     elif commit is None:
         outcome = _drive(lane, attempt)
@@ -263,8 +269,12 @@ def _manifest(
     if process is None:
         what = ("git", "cherry-pick") if outcome is None else (attempt.hypothesis.driver,)
         return records.ProcessManifest(
-            argv=what, started_at=lane.context.reader.now(), duration_s=0.0, exit_code=0,
-            ended_by="exit", **common,
+            argv=what,
+            started_at=lane.context.reader.now(),
+            duration_s=0.0,
+            exit_code=0,
+            ended_by="exit",
+            **common,
         )
     return records.ProcessManifest(
         argv=process.argv,

@@ -152,7 +152,12 @@ def incarnation_of_this_process() -> dict[str, str]:
     process = psutil.Process()
     start = f"{process.create_time():.2f}"
     host = socket.gethostname()
-    return {"inc": f"{host}/{os.getpid()}/{start}", "host": host, "pid": str(os.getpid()), "start": start}
+    return {
+        "inc": f"{host}/{os.getpid()}/{start}",
+        "host": host,
+        "pid": str(os.getpid()),
+        "start": start,
+    }
 
 
 def is_dead_here(host: str, pid: str, start: str) -> bool:

@@ -51,7 +51,7 @@ def keep_alive(argv: list[str]) -> int:
             child.send_signal(signal.SIGTERM)
         code = child.wait()
         if code in _ENDED or (asked and code != 70):
-            return code if code >= 0 else 0
+            return max(code, 0)
         deaths.append(time.monotonic())
         if len(deaths) == DEATHS and deaths[-1] - deaths[0] < WITHIN_S:
             sys.stderr.write(f"labmates: the worker died {DEATHS} times in 10 minutes; gave up\n")

@@ -236,7 +236,9 @@ class Bench:
         )
         if failed is not None:
             status = (
-                EvalStatus.GUARDRAIL_FAILED if failed.failure == "wrong" else EvalStatus.FAILED_TO_RUN
+                EvalStatus.GUARDRAIL_FAILED
+                if failed.failure == "wrong"
+                else EvalStatus.FAILED_TO_RUN
             )
             measurement = records.Measurement(
                 **shared,
@@ -272,7 +274,10 @@ class Bench:
         folder = Path(tempfile.mkdtemp(prefix="guard-", dir=self.scratch))
         try:
             tree = checkout_fresh(
-                self.git, commit, folder / "tree", self.contract.base_commit,
+                self.git,
+                commit,
+                folder / "tree",
+                self.contract.base_commit,
                 self.contract.context.protected,
             )
             (folder / "home").mkdir()

@@ -26,9 +26,7 @@ def _propose(lane: Lane) -> None:
     cursor = context.reader.require_goal().get("source_cursor", "")
     while (found := next_entry(entries, cursor)) is not None:
         entry, cursor = found
-        score, why = rank(
-            priority=entry.priority, confidence=entry.confidence, position=entry.line
-        )
+        score, why = rank(priority=entry.priority, confidence=entry.confidence, position=entry.line)
         hypothesis = to_hypothesis(
             entry, queue=context.contract.strategy.queue, rank=score, rank_reason=why
         )
@@ -75,5 +73,3 @@ def _settle(lane: Lane, item: dict[str, str]) -> None:
 
 def _retries(lane: Lane) -> int:
     return lane.context.contract.policy.retries
-
-

@@ -2,8 +2,9 @@
 
 from contracts import records
 from contracts.canonical import canonical
-from contracts.events import EvaluationRecorded, HoldoutRecorded
-from contracts.words import EndReason, EventType, State, Verdict
+from contracts.errors import RecordsError
+from contracts.events import Decided, EvaluationRecorded, HoldoutRecorded, Signed
+from contracts.words import EndReason, State, Verdict
 from roles.lane import Lane
 
 
@@ -11,9 +12,7 @@ def _touched(item: dict[str, str]) -> int:
     return int(item.get("touched") or 0)
 
 
-def _signature(
-    item: dict[str, str], to: str, order: str, reason: EndReason, rationale: str
-) -> str:
+def _signature(item: dict[str, str], to: str, order: str, reason: EndReason, rationale: str) -> str:
     signature = records.Signature.model_validate(
         {
             "to_state": to,
@@ -71,8 +70,10 @@ def cosign_retirement(lane: Lane, item: dict[str, str]) -> None:
 
 def _first_signature(lane: Lane, item: dict[str, str]) -> records.Signature:
     event = lane.context.follower.event(int(item["signed_rev"]))
-    signature: records.Signature = event.signature  # type: ignore[union-attr]
-    return signature
+    if not isinstance(event, Signed):
+        message = f"revision {item['signed_rev']} is no signature"
+        raise RecordsError(message)
+    return event.signature
 
 
 def _is_negative(lane: Lane, item: dict[str, str]) -> bool:
@@ -146,7 +147,10 @@ def cosign_promotion(lane: Lane, item: dict[str, str]) -> None:
     """Sign second, as the curator: the records once more, then the word."""
     first = _first_signature(lane, item)
     event = lane.context.follower.event(int(item["decided_rev"]))
-    decision: records.TerminalDecision = event.decision  # type: ignore[union-attr]
+    if not isinstance(event, Decided):
+        message = f"revision {item['decided_rev']} is no decision"
+        raise RecordsError(message)
+    decision = event.decision
     why_not = _against_promotion(lane, item, first, decision)
     if why_not:
         _decline(lane, item, State.PROMOTED, first.reason, why_not)
@@ -179,7 +183,7 @@ def _against_promotion(  # noqa: PLR0911 - one answer per record that may be mis
         return "a check of its evaluation fails"
     if lane.context.contract.evaluation.holdout:
         found = follower.event(int(item.get("holdout_rev") or 0) or -1)
-        if not isinstance(found, HoldoutRecorded) or found.type != EventType.HOLDOUT_RECORDED:
+        if not isinstance(found, HoldoutRecorded):
             return "no held-out record"
         measurement = found.holdout.measurement
         if measurement is None or measurement.commit != decision.commit:

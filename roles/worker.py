@@ -97,9 +97,7 @@ def _enlist(lane: Lane, identity: dict[str, str]) -> None:
         before.get("inc_host", ""), before.get("inc_pid", ""), before.get("inc_start", "")
     ):
         dead = before["inc"]
-    context.writer.enlist(
-        agent_id=lane.agent_id, role=lane.role, incarnation=identity, dead=dead
-    )
+    context.writer.enlist(agent_id=lane.agent_id, role=lane.role, incarnation=identity, dead=dead)
 
 
 def _leave(lane: Lane) -> None:
@@ -197,5 +195,3 @@ def _wait_for_store(lane: Lane) -> None:
     wait_for_answer(
         lane.context.writer.client, stop=lambda: lane.stop.draining, url=lane.context.writer.url
     )
-
-

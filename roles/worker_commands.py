@@ -9,8 +9,10 @@ import click
 @click.command(
     epilog="Example: labmates worker --role executor --agent-id executor-1",
 )
-@click.option("--role", required=True, help="The role to serve: curator, proposer, executor, …")
-@click.option("--agent-id", envvar="LABMATES_AGENT_ID", required=True, help="An agent of the roster.")
+@click.option("--role", required=True, help="The role to serve: curator, proposer, executor, ...")
+@click.option(
+    "--agent-id", envvar="LABMATES_AGENT_ID", required=True, help="An agent of the roster."
+)
 @click.option("--goal-id", envvar="LABMATES_GOAL_ID", help="Left out with one goal in the store.")
 @click.option("--store", envvar="LABMATES_STORE_URL", help="The store; default: the embedded one.")
 @click.option("--stay", is_flag=True, help="Wait on after the goal is done or escalated.")
@@ -26,9 +28,9 @@ def worker(role: str, agent_id: str, goal_id: str | None, store: str | None, *, 
     if CHILD_MARK not in os.environ:
         raise SystemExit(keep_alive([*program(), *sys.argv[1:]]))
     end_with_parent()
+    from contracts.goals import open_reader  # noqa: PLC0415
     from contracts.words import Role  # noqa: PLC0415
     from roles.logs import log_to_stderr  # noqa: PLC0415
-    from roles.options import pick_goal  # noqa: PLC0415
     from roles.worker import run_worker  # noqa: PLC0415
 
     if role not in {str(each) for each in Role}:
@@ -37,5 +39,6 @@ def worker(role: str, agent_id: str, goal_id: str | None, store: str | None, *, 
         message = f"there is no role {role!r}"
         raise UsageError(message, facts={"roles": ", ".join(Role)}, mend=[["labmates", "roles"]])
     log_to_stderr()
-    goal = pick_goal(goal_id, store)
-    raise SystemExit(run_worker(goal, agent_id, Role(role), url=store, stay=stay))
+    reader = open_reader(goal_id or "", store=store or "")
+    reader.client.close()
+    raise SystemExit(run_worker(reader.goal_id, agent_id, Role(role), url=reader.url, stay=stay))

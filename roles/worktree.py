@@ -7,10 +7,10 @@ its index, its own commits and where its HEAD points to decide nothing. Only a c
 store decides who may work here; a folder never does.
 """
 
+import os
 import re
 import shutil
 import stat
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -272,16 +272,17 @@ def _move_aside(path: Path) -> None:
 
 
 def remove_tree(path: Path) -> None:
-    """Delete a folder of ours without following links; folders without write permission too."""
+    """Delete a folder of ours without following links; folders without write permission too.
 
-    def allow(function: Callable[..., object], name: str, _error: object) -> None:
-        parent = Path(name).parent
-        for folder in (parent, Path(name)):
-            if folder.is_dir() and not folder.is_symlink():
+    Permissions change inside the folder only.
+    """
+    if path.is_symlink() or not path.is_dir():
+        message = f"{path} is no folder of ours"
+        raise MachineError(message)
+    path.chmod(stat.S_IRWXU)
+    for root, folders, _ in os.walk(path):
+        for name in folders:
+            folder = Path(root) / name
+            if not folder.is_symlink():
                 folder.chmod(stat.S_IRWXU)
-        if Path(name).is_dir() and not Path(name).is_symlink():
-            shutil.rmtree(name)
-        else:
-            function(name)
-
-    shutil.rmtree(path, onerror=allow)
+    shutil.rmtree(path)

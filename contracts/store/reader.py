@@ -27,7 +27,9 @@ class Reader:
     def _read(self, call: Any) -> Any:
         return with_retries(call, url=self.url)
 
-    def entries(self, stream: Stream, *, after: str | None = None, count: int | None = None) -> list[Entry]:
+    def entries(
+        self, stream: Stream, *, after: str | None = None, count: int | None = None
+    ) -> list[Entry]:
         """Read a stream's entries in order, all of them or those after an entry id."""
         start = f"({after}" if after else "-"
         key = keys.events(self.goal_id, stream)
@@ -73,7 +75,9 @@ class Reader:
 
     def leases(self) -> dict[str, int]:
         """Give the end of each lease, in ms of the store's clock."""
-        found = self._read(lambda: self.client.zrange(keys.leases(self.goal_id), 0, -1, withscores=True))
+        found = self._read(
+            lambda: self.client.zrange(keys.leases(self.goal_id), 0, -1, withscores=True)
+        )
         return {str(todo): int(score) for todo, score in found}
 
     def ready(self, name: str, *, count: int = 100) -> list[tuple[str, float]]:

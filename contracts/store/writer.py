@@ -88,7 +88,12 @@ class Writer:
     # The goal and its roster ---------------------------------------------------------------
 
     def create(
-        self, *, operator: str, contract_hash: str, numbers: Mapping[str, str], bodies: Sequence[Body]
+        self,
+        *,
+        operator: str,
+        contract_hash: str,
+        numbers: Mapping[str, str],
+        bodies: Sequence[Body],
     ) -> None:
         """Make the goal with its proposed contract (`goal_created`, `contract_proposed`)."""
         values: dict[str, object] = {
@@ -154,9 +159,7 @@ class Writer:
         """End an incarnation; a claim it still holds stays as it is."""
         self.call("leave", {"agent": agent_id, "inc": incarnation})
 
-    def claim(
-        self, *, agent_id: str, incarnation: str, role: str = "", todo_id: str = ""
-    ) -> Reply:
+    def claim(self, *, agent_id: str, incarnation: str, role: str = "", todo_id: str = "") -> Reply:
         """Decide and claim in one step; gives the decision."""
         values = {"agent": agent_id, "inc": incarnation, "role": role, "todo": todo_id}
         return as_dict(self.call("claim", values))
@@ -257,7 +260,9 @@ def _numbered(records: Sequence[TypedBody]) -> dict[str, str]:
     return values
 
 
-def refusal(name: str, answer: Sequence[Any], values: Mapping[str, object]) -> RefusedError | StoreForeignError:
+def refusal(
+    name: str, answer: Sequence[Any], values: Mapping[str, object]
+) -> RefusedError | StoreForeignError:
     """Turn a refusal of the store into its error; names item, state, transition, role, missing."""
     reason, missing = str(answer[1]), str(answer[2])
     more = as_dict(answer[3:])

@@ -12,7 +12,13 @@ from contracts.errors import UsageError
 from roles.drivers.base import DRIVERS, Brief, DriverStatus, get_driver
 from roles.git import Git
 from roles.process import EndedBy
-from tests.integration.roles.repositories import commit_files, make_repository, raw_git, snapshot, write
+from tests.integration.roles.repositories import (
+    commit_files,
+    make_repository,
+    raw_git,
+    snapshot,
+    write,
+)
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """Worktrees of attempts on real repositories: crashes, strangers, conflicts, and no trace left."""
 
-import os
 import shutil
 import subprocess
 import sys
@@ -9,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from contracts.errors import PreconditionError, UsageError
+from contracts.errors import MachineError, PreconditionError, UsageError
 from roles.git import Git
 from roles.scope import check_scope
 from roles.worktree import Worktree, close, commit_change, open_attempt, remove_tree, replay
@@ -235,32 +234,52 @@ def test_field_case_146_closing_follows_no_link_in_the_worktree(
     assert (target / "deep" / "precious").read_text() == "1"
 
 
-def test_folders_without_write_permission_are_removed_for_any_user(tmp_path: Path) -> None:
-    script = (
-        "import os, sys, pathlib\n"
-        "from roles.worktree import remove_tree\n"
-        "if os.geteuid() == 0: os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
-        "root = pathlib.Path(sys.argv[1]) / 'a'; (root / 'b').mkdir(parents=True)\n"
-        "(root / 'b' / 'f').write_text('x')\n"
-        "(root / 'b').chmod(0); root.chmod(0o500)\n"
-        "remove_tree(root); assert not root.exists()\n"
+def test_removing_a_tree_changes_nothing_beside_it(tmp_path: Path) -> None:
+    parent = tmp_path / "parent"
+    write(parent, {"tree/deep/x": "1", "target/x": "1", "file": "1"})
+    parent.chmod(0o755)
+    (parent / "target").chmod(0o755)
+    (parent / "tree" / "l").symlink_to(parent / "target")
+    (parent / "link").symlink_to(parent / "target")
+    for wrong in ("gone", "file", "link"):
+        with pytest.raises(MachineError, match="is no folder of ours"):
+            remove_tree(parent / wrong)
+    remove_tree(parent / "tree")
+    assert sorted(path.name for path in parent.iterdir()) == ["file", "link", "target"]
+    assert (parent / "target" / "x").exists()
+    assert (parent.stat().st_mode & 0o777, (parent / "target").stat().st_mode & 0o777) == (
+        0o755,
+        0o755,
     )
-    remove_tree_source = Path(sys.modules[remove_tree.__module__].__file__ or "")
-    outside = Path("/tmp") / f"labmates-test-{os.getpid()}"
-    outside.mkdir(mode=0o777)
-    outside.chmod(0o777)
-    try:
-        done = subprocess.run(
-            [sys.executable, "-c", script, str(outside)],
-            cwd=remove_tree_source.parents[1],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        assert list(outside.iterdir()) == []
-    finally:
-        shutil.rmtree(outside)
+
+
+def test_folders_without_write_permission_are_removed_for_any_user(tmp_path: Path) -> None:
+    root = tmp_path / "a"
+    write(root, {"b/f": "x", "b/c/f": "x"})
+    for folder, mode in (("b/c", 0), ("b", 0), (".", 0o500)):
+        (root / folder).chmod(mode)
+    # root without these two capabilities is bound by modes, as any other user is
+    script = (
+        "import ctypes, os, sys\n"
+        "if os.geteuid() == 0:\n"
+        "    for capability in (1, 2): ctypes.CDLL(None).prctl(24, capability, 0, 0, 0)\n"
+        "os.execv(sys.executable, [sys.executable, '-c', sys.argv[1], sys.argv[2]])\n"
+    )
+    work = (
+        "import pathlib, sys; from roles.worktree import remove_tree\n"
+        "root = pathlib.Path(sys.argv[1])\n"
+        "try: (root / 'new').mkdir()\n"
+        "except PermissionError: remove_tree(root)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, work, str(root)],
+        cwd=Path(__file__).parents[3],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert not root.exists()
 
 
 def test_a_commit_that_an_earlier_half_made_is_given_back(git: Git, home: Path) -> None:

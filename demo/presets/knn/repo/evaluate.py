@@ -302,7 +302,7 @@ def main():
         return 2
     try:
         result = run_round(seed)
-    except OSError as error:
+    except (OSError, ImportError) as error:
         print(f"evaluate: no result, {error}", file=sys.stderr)
         return 3
     try:

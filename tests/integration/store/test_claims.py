@@ -1,0 +1,198 @@
+"""Competing processes: every item is claimed once, in order of rank, by nobody twice."""
+
+import json
+import random
+import subprocess
+import sys
+
+import pytest
+import redis
+
+from contracts.errors import RefusedError
+from contracts.store.reader import Reader
+from contracts.store.writer import Writer
+from contracts.words import Stream
+from tests.goals import BASE, add_items, make_goal, take, try_take
+from tests.support import rounds, wait_until
+
+CLAIMER = """
+import json, sys
+from dataclasses import replace
+from contracts.store.connect import connect
+from contracts.store.writer import Writer
+from tests.goals import BASE, try_take
+url, goal, agent = sys.argv[1:]
+writer = Writer(connect(url), goal, url=url)
+base = writer.client.hget("{" + goal + "}:goal", "champion_rev")
+print("ready", flush=True)
+sys.stdin.readline()
+claimed = []
+while (held := try_take(writer, agent)) is not None:
+    claimed.append(held.todo_id)
+    answer = writer.advance(held, "attempt_running", records=[("attempt_started", "{}")],
+                            base_rev=base, base_commit=BASE)
+    held = replace(held, version=int(answer["version"]))
+    writer.advance(held, "needs_retry", records=[("retry_recorded", "{}")])
+print(json.dumps(claimed), flush=True)
+"""
+
+
+def test_eight_processes_claim_every_item_once_in_order_of_rank(
+    any_client: redis.Redis, any_server_url: str, goal_id: str
+) -> None:
+    count = rounds(1000)
+    seed = random.randrange(2**32)
+    print(f"seed {seed}, {count} items")
+    ranks = list(range(count))
+    random.Random(seed).shuffle(ranks)
+    agents = [(f"executor-{n}", "executor") for n in range(8)]
+    writer = make_goal(any_client, goal_id, agents=[*agents, ("proposer-1", "proposer")])
+    todos = add_items(writer, "proposer-1", ranks)
+    workers = [
+        subprocess.Popen(
+            [sys.executable, "-c", CLAIMER, any_server_url, goal_id, agent],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for agent, _ in agents
+    ]
+    for worker in workers:
+        assert worker.stdout is not None
+        assert worker.stdout.readline() == "ready\n"
+    for worker in workers:
+        assert worker.stdin is not None
+        worker.stdin.write("go\n")
+        worker.stdin.flush()
+    claimed: list[str] = []
+    for worker in workers:
+        out, _ = worker.communicate(timeout=100)
+        assert worker.returncode == 0
+        claimed += json.loads(out)
+    assert sorted(claimed) == sorted(todos)
+    order = [
+        fields["todo"]
+        for _, fields in Reader(any_client, goal_id).entries(Stream.EXECUTOR)
+        if fields["type"] == "claimed"
+    ]
+    rank_of = dict(zip(todos, ranks, strict=True))
+    assert [rank_of[todo] for todo in order] == sorted(ranks)
+
+
+@pytest.fixture
+def goal(any_client: redis.Redis, goal_id: str) -> Writer:
+    agents = [("executor-1", "executor"), ("executor-2", "executor"), ("proposer-1", "proposer")]
+    return make_goal(any_client, goal_id, agents=agents, lease_ms="300", retries="2")
+
+
+def test_reading_the_decision_writes_nothing_and_says_what_claim_will_do(goal: Writer) -> None:
+    add_items(goal, "proposer-1", [2, 1])
+    reader = Reader(goal.client, goal.goal_id)
+    before = {key: goal.client.dump(key) for key in goal.client.keys(f"{{{goal.goal_id}}}*")}
+    said = reader.should_run("executor-1")
+    after = {key: goal.client.dump(key) for key in goal.client.keys(f"{{{goal.goal_id}}}*")}
+    assert before == after
+    taken = goal.claim(agent_id="executor-1", incarnation="test")
+    assert (
+        (said["todo"], said["action"])
+        == (taken["todo"], taken["action"])
+        == ("todo_0002", "select")
+    )
+
+
+def test_an_ended_lease_gives_the_item_back_to_the_next_who_asks(goal: Writer) -> None:
+    add_items(goal, "proposer-1", [1])
+    first = take(goal, "executor-1", "one")
+    wait_until(
+        lambda: Reader(goal.client, goal.goal_id).should_run("executor-2")["should_run"] == "1",
+        description="the lease ends",
+    )
+    second = take(goal, "executor-2", "two")
+    assert second.todo_id == first.todo_id
+    assert second.fence > first.fence
+    with pytest.raises(RefusedError) as refused:
+        start(goal, first)
+    assert refused.value.reason in {"not_claimed", "stale_fence"}
+    start(goal, second)
+
+
+def test_field_case_2_a_late_result_is_refused_recorded_and_changes_nothing(goal: Writer) -> None:
+    add_items(goal, "proposer-1", [1])
+    first = take(goal, "executor-1", "one")
+    wait_until(
+        lambda: try_take(goal, "executor-2", "two") is not None, description="the lease ends"
+    )
+    item = Reader(goal.client, goal.goal_id).item(first.todo_id)
+    with pytest.raises(RefusedError):
+        start(goal, first)
+    goal.reject_stale(first, body=json.dumps({"current_fence": int(item["fence"])}))
+    reader = Reader(goal.client, goal.goal_id)
+    assert reader.item(first.todo_id) == item
+    kinds = [fields["type"] for _, fields in reader.entries(Stream.EXECUTOR)]
+    assert kinds.count("stale_result_rejected") == 1
+    assert kinds.count("lease_expired") == 1
+
+
+def test_field_case_11_an_item_that_ends_three_workers_waits_under_a_gate(goal: Writer) -> None:
+    add_items(goal, "proposer-1", [1, 2])
+    for life in range(4):
+        held = try_take(goal, "executor-1", f"life-{life}")
+        assert held is not None
+        if held.todo_id != "todo_0001":
+            break
+    reader = Reader(goal.client, goal.goal_id)
+    assert reader.item("todo_0001")["gates"] == "1"
+    assert reader.gate(reader.open_gates()[0])["kind"] == "poison"
+    assert held.todo_id == "todo_0002"
+
+
+def test_a_repeated_operation_is_applied_once_and_answered_the_same(goal: Writer) -> None:
+    add_items(goal, "proposer-1", [1, 2])
+    flat = ["op", "op-1", "agent", "executor-1", "inc", "test", "role", "", "todo", ""]
+    key = f"{{{goal.goal_id}}}"
+    first = goal.client.fcall("lm_claim_v1", 1, key, *flat)
+    length = goal.client.xlen(f"{key}:events:executor")
+    assert goal.client.fcall("lm_claim_v1", 1, key, *flat) == first
+    assert goal.client.xlen(f"{key}:events:executor") == length
+
+
+def test_one_agent_holds_one_claim_and_one_live_incarnation(goal: Writer) -> None:
+    add_items(goal, "proposer-1", [1, 2])
+    assert take(goal, "executor-1").todo_id == take(goal, "executor-1").todo_id == "todo_0001"
+    identity = {"inc": "a", "host": "here", "pid": "1", "start": "1"}
+    goal.enlist(agent_id="executor-2", role="executor", incarnation=identity, dead="")
+    with pytest.raises(RefusedError) as refused:
+        goal.enlist(
+            agent_id="executor-2", role="executor", incarnation={**identity, "inc": "b"}, dead=""
+        )
+    assert refused.value.reason == "incarnation_live"
+    goal.enlist(
+        agent_id="executor-2", role="executor", incarnation={**identity, "inc": "b"}, dead="a"
+    )
+
+
+def test_field_case_40_a_key_of_the_wrong_type_refuses_before_the_first_write(
+    goal: Writer,
+) -> None:
+    add_items(goal, "proposer-1", [1])
+    key = f"{{{goal.goal_id}}}"
+    goal.client.delete(f"{key}:leases")
+    goal.client.set(f"{key}:events:evaluator", "no stream")
+    goal.client.delete(f"{key}:events:executor")
+    goal.client.set(f"{key}:events:executor", "no stream")
+    before = goal.client.hgetall(f"{key}:item:todo_0001")
+    with pytest.raises(Exception, match="another program"):
+        goal.claim(agent_id="executor-1", incarnation="test")
+    assert goal.client.hgetall(f"{key}:item:todo_0001") == before
+    assert goal.client.exists(f"{key}:leases") == 0
+
+
+def start(goal: Writer, held: object) -> None:
+    base = Reader(goal.client, goal.goal_id).goal()["champion_rev"]
+    goal.advance(
+        held,  # type: ignore[arg-type]
+        "attempt_running",
+        records=[("attempt_started", "{}")],
+        base_rev=base,
+        base_commit=BASE,
+    )
