@@ -43,6 +43,7 @@ class Verification:
     """What `verify` found."""
 
     goal_id: str
+    state: GoalState
     phase: Phase | None
     violations: tuple[Violation, ...]
     derived: tuple[Finding, ...]
@@ -108,6 +109,7 @@ def verify_snapshot(snapshot: Snapshot) -> Verification:
     }
     return Verification(
         goal_id=snapshot.goal_id,
+        state=state,
         phase=phase_of(state, snapshot.now),
         violations=tuple(violations),
         derived=tuple(derived),

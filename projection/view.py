@@ -98,6 +98,7 @@ class View:
     live: int
     counts: Mapping[str, int]
     best: Best | None
+    decided_on: str
     champion_commit: str
     champion_hypothesis_id: str | None
     attempts: tuple[AttemptRow, ...]
@@ -264,6 +265,7 @@ def view_of(
         live=state.live,
         counts=counts_of(state),
         best=best_accepted(state),
+        decided_on="held-out" if state.holdout_required else "dev",
         champion_commit=champion.commit if champion else "",
         champion_hypothesis_id=champion.hypothesis_id if champion else None,
         attempts=tuple(attempt_row(state, state.attempts[n]) for n in sorted(state.attempts)),

@@ -23,12 +23,6 @@ Fields = dict[Any, Any]
 
 
 @pytest.fixture
-def played(redis_client: redis.Redis, goal_id: str) -> Scenario:
-    """Give a goal that was played to its end."""
-    return Scenario(redis_client, goal_id).open().play()
-
-
-@pytest.fixture
 def other_store(store_home: Path) -> Iterator[redis.Redis]:
     """Give a second server."""
     with connect(ensure_server(store_home)) as client:
