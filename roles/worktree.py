@@ -7,10 +7,13 @@ its index, its own commits and where its HEAD points to decide nothing. Only a c
 store decides who may work here; a folder never does.
 """
 
+import fcntl
 import os
 import re
 import shutil
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
