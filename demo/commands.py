@@ -1,0 +1,122 @@
+"""`labmates demo`: the dry run, and the run."""
+
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import click
+
+from contracts.errors import PreconditionError, UsageError
+from contracts.options import json_option, store_option
+
+if TYPE_CHECKING:
+    from demo.headless import Outcome, Show
+    from demo.preset import Preset
+    from demo.summary import Ending
+
+
+@click.command("demo")
+@click.option("--preset", "preset_name", default="knn", show_default=True, help="Which task.")
+@click.option("--execute", is_flag=True, help="Run it: makes a goal, starts four lanes.")
+@click.option("--headless", is_flag=True, help="In this terminal, as plain processes.")
+@click.option("--resume", is_flag=True, help="Go on with the last unfinished run.")
+@store_option
+@json_option
+def demo(
+    preset_name: str, store: str, *, execute: bool, headless: bool, resume: bool, as_json: bool
+) -> None:
+    """Show what a run would do; with --execute --headless, run it.
+
+    A run ends with 0 when its goal is done, 1 when it escalates, 130 on Ctrl-C (once: the lanes
+    end what runs; twice: they hand it back).
+
+    \b
+    Examples:
+      labmates demo
+      labmates demo --execute --headless
+      labmates demo --execute --headless --resume
+    """  # noqa: D301 - click's mark for lines that stay as they are
+    from demo.preset import load_preset  # noqa: PLC0415 - help stays quick
+
+    preset = load_preset(preset_name)
+    if not execute:
+        if headless or resume:
+            message = "--headless and --resume go with --execute"
+            mend = [["labmates", "demo", "--execute", "--headless"]]
+            raise UsageError(message, mend=mend, tail="Nothing was started.")
+        _dry_run(preset, as_json=as_json)
+        return
+    if not headless:
+        message = "the lanes have no panes yet in this version"
+        mend = [["labmates", "demo", "--execute", "--headless"]]
+        raise PreconditionError(message, mend=mend, tail="Nothing was started.")
+    code = run_here(preset, store, resume=resume, as_json=as_json)
+    if code:
+        raise SystemExit(code)
+
+
+def _dry_run(preset: "Preset", *, as_json: bool) -> None:
+    click.echo(f"Dry run of preset {preset.name}: run it with labmates demo --execute --headless")
+    del as_json
+
+
+def run_here(preset: "Preset", store: str, *, resume: bool, as_json: bool) -> int:
+    """Run a preset in this terminal and print how it ended; gives the exit code."""
+    from demo.headless import run_headless  # noqa: PLC0415 - the dry run needs none of it
+
+    outcome = run_headless(preset, _show(as_json=as_json), store=store, resume=resume)
+    if outcome.detached and not as_json:
+        click.echo(f"{outcome.goal_id} runs on without this window: labmates status")
+        return 0
+    ending = _ending(preset, outcome)
+    _print_summary(ending, as_json=as_json)
+    return outcome.exit_code
+
+
+def _show(*, as_json: bool) -> "Show":
+    from demo.shows import Lines, Silent  # noqa: PLC0415 - the dry run needs none of it
+
+    return Silent() if as_json else Lines(_write_line)
+
+
+def _write_line(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def _ending(preset: "Preset", outcome: "Outcome") -> "Ending":
+    from contracts.store.reader import goal_ids  # noqa: PLC0415 - the dry run needs none of it
+    from demo.published import measure_published  # noqa: PLC0415
+    from demo.summary import Ending  # noqa: PLC0415
+    from roles.context import open_context  # noqa: PLC0415
+
+    watched = outcome.watched
+    view = watched.view()
+    published = None
+    if preset.published and view.champion_hypothesis_id and not outcome.stopped:
+        context = open_context(outcome.goal_id, url=watched.reader.url)
+        published = measure_published(preset, context, view.champion_commit)
+    return Ending(
+        state=watched.state,
+        view=view,
+        stopped=outcome.stopped,
+        live=outcome.live,
+        claims=outcome.claims,
+        workspace=outcome.workspace,
+        preset=preset.name,
+        published=published,
+        several=len(goal_ids(watched.reader.client, url=watched.reader.url)) > 1,
+    )
+
+
+def _print_summary(
+    ending: "Ending", *, as_json: bool, write: Callable[[str], None] = _write_line
+) -> None:
+    from contracts.canonical import canonical  # noqa: PLC0415 - the dry run needs none of it
+    from demo.summary import summary_document, summary_lines  # noqa: PLC0415
+
+    if as_json:
+        write(canonical(summary_document(ending)))
+        return
+    write("")
+    write("\n".join(summary_lines(ending)))
