@@ -1,5 +1,6 @@
 """`labmates demo`: the dry run, and the run."""
 
+import os
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -64,7 +65,8 @@ def run_here(preset: "Preset", store: str, *, resume: bool, as_json: bool) -> in
     """Run a preset in this terminal and print how it ended; gives the exit code."""
     from demo.headless import run_headless  # noqa: PLC0415 - the dry run needs none of it
 
-    outcome = run_headless(preset, _show(as_json=as_json), store=store, resume=resume)
+    show = _show(preset.name, as_json=as_json)
+    outcome = run_headless(preset, show, store=store, resume=resume)
     if outcome.detached and not as_json:
         click.echo(f"{outcome.goal_id} runs on without this window: labmates status")
         return 0
@@ -73,10 +75,16 @@ def run_here(preset: "Preset", store: str, *, resume: bool, as_json: bool) -> in
     return outcome.exit_code
 
 
-def _show(*, as_json: bool) -> "Show":
+def _show(preset: str, *, as_json: bool) -> "Show":
     from demo.shows import Lines, Silent  # noqa: PLC0415 - the dry run needs none of it
 
-    return Silent() if as_json else Lines(_write_line)
+    if as_json:
+        return Silent()
+    if not sys.stdout.isatty() or os.environ.get("TERM") == "dumb":
+        return Lines(_write_line)
+    from demo.live import LiveShow  # noqa: PLC0415 - only on a terminal
+
+    return LiveShow(preset)
 
 
 def _write_line(line: str) -> None:
