@@ -1,6 +1,7 @@
 """`labmates demo`: the dry run, and the run."""
 
 import os
+import shutil
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -57,8 +58,33 @@ def demo(
 
 
 def _dry_run(preset: "Preset", *, as_json: bool) -> None:
-    click.echo(f"Dry run of preset {preset.name}: run it with labmates demo --execute --headless")
-    del as_json
+    from contracts.canonical import canonical  # noqa: PLC0415 - help stays quick
+    from demo.packet import build_packet  # noqa: PLC0415
+    from demo.packet_text import packet_lines  # noqa: PLC0415
+
+    packet = build_packet(preset)
+    if as_json:
+        _write_line(canonical(packet.to_json_dict()))
+        return
+    lines = packet_lines(packet, width=_width())
+    on = _takes_colour()
+    for number, line in enumerate(lines):
+        is_bold = on and (number == 0 or line.startswith("Start it"))
+        is_dim = on and line.startswith("LANE ")
+        _write_line(f"\x1b[{1 if is_bold else 2}m{line}\x1b[0m" if is_bold or is_dim else line)
+
+
+def _takes_colour() -> bool:
+    from roles.render import colour  # noqa: PLC0415 - help stays quick
+
+    return colour(sys.stdout)
+
+
+def _width() -> int:
+    """Give the terminal's columns between 80 and 120; 80 where there is no terminal."""
+    if not sys.stdout.isatty():
+        return 80
+    return max(80, min(120, shutil.get_terminal_size().columns))
 
 
 def run_here(preset: "Preset", store: str, *, resume: bool, as_json: bool) -> int:
@@ -126,5 +152,8 @@ def _print_summary(
     if as_json:
         write(canonical(summary_document(ending)))
         return
-    write("")
-    write("\n".join(summary_lines(ending)))
+    first, *rest = summary_lines(ending, width=_width())
+    if _takes_colour():
+        code = {"done": "1;32", "stop": "1;33"}.get(first[:4], "1;31")
+        first = f"\x1b[{code}m{first}\x1b[0m"
+    write("\n".join(["", first, *rest]))
