@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from contracts.contract import Evaluation as EvaluationRules
 from contracts.events import EvaluationRecorded
 from contracts.replay_state import GoalState
-from contracts.text import cut, inert, interval, score, wrapped
+from contracts.text import inert, interval, score, wrapped
 from contracts.words import Phase
 from demo.published import Published
 from demo.watch import clock
@@ -17,6 +16,8 @@ from projection.view import View
 
 RESUME = ("labmates", "demo", "--execute", "--headless", "--resume")
 _LABEL = 13
+_WHAT = 42
+"""Columns that are left beside a command at 80."""
 _REFUTED_AS = {"wrong": "wrong answers"}
 _NO_SCORE_AS = {"conflict": "its change does not apply", "memory": "out of memory"}
 
@@ -47,11 +48,9 @@ def summary_lines(ending: Ending, *, width: int = 80) -> list[str]:
     """Give the closing summary; the first line is the answer."""
     lines = [headline(ending), ""]
     lines.append(f"  {_counts(ending)}")
-    for label, count, text in _endings(ending):
+    for label, count, parts in _endings(ending):
         number = "" if count is None else f"{count:<4}"
-        head = f"  {label:<{_LABEL - 2}}{number}"
-        body = wrapped(inert(text), width - len(head))
-        lines += [f"{head}{body[0]}".rstrip(), *(f"{'':<{len(head)}}{more}" for more in body[1:])]
+        lines += _packed(f"  {label:<{_LABEL - 2}}{number}", parts, width)
     if ending.published is not None:
         lines += _published(ending.published, width)
     lines.append("")
@@ -61,7 +60,7 @@ def summary_lines(ending: Ending, *, width: int = 80) -> list[str]:
         lines.append(f"  {label:<{_LABEL - 2}}{command:<{gap}}{what}".rstrip())
     lines += ["", "Every score was measured here; the ideas came from the preset (source preset)."]
     lines.append(_left(ending))
-    lines.append(cut(f"Workspace: {inert(shown(ending.workspace))}", max(width, 80)))
+    lines.append(f"Workspace: {inert(shown(ending.workspace))}")
     return [line.rstrip() for line in lines]
 
 
@@ -131,7 +130,8 @@ def last_rows(view: View) -> list[AttemptRow]:
     return list(found.values())
 
 
-def _endings(ending: Ending) -> list[tuple[str, int | None, str]]:
+def _endings(ending: Ending) -> list[tuple[str, int | None, list[str]]]:
+    """Give label, count and parts of each way to end; each hypothesis is in one of them."""
     view, state = ending.view, ending.state
     rows = last_rows(view)
     unit = view.unit
@@ -145,25 +145,33 @@ def _endings(ending: Ending) -> list[tuple[str, int | None, str]]:
         for item in state.hypothesis_items()
         if item.hypothesis and not item.attempts
     ]
-    found: list[tuple[str, int | None, str]] = [
-        ("kept", len(kept), ", ".join(f"{r.title} {_decided(r, view, unit)}" for r in kept)),
-        ("refuted", len(refuted), ", ".join(f"{r.title} ({_word(r)})" for r in refuted)),
+    found: list[tuple[str, int | None, list[str]]] = [
+        ("kept", len(kept), [f"{row.title} {_decided(row, view, unit)}" for row in kept]),
+        ("refuted", len(refuted), [f"{row.title} ({_word(row)})" for row in refuted]),
+        ("no gain", len(flat), [_flat(row, state) for row in flat]),
+        ("no score", len(unscored), [f"{row.title} ({_unscored(row, view)})" for row in unscored]),
     ]
-    rules = state.contract.evaluation if state.contract else None
-    found.append(("no gain", len(flat), "; ".join(_flat(row, rules) for row in flat)))
-    found.append(
-        (
-            "no score",
-            len(unscored),
-            ", ".join(f"{r.title} ({_unscored(r, view)})" for r in unscored),
-        )
-    )
     if rest:
-        found.append(("not ended", len(rest), ", ".join(f"{r.title} ({r.result})" for r in rest)))
+        found.append(("not ended", len(rest), [f"{row.title} ({row.result})" for row in rest]))
     if untried:
-        found.append(("not tried", len(untried), ", ".join(untried)))
-    found.append(("boundary", None, _boundary(view)))
-    return [(label, n, text if n != 0 else "") for label, n, text in found]
+        found.append(("not tried", len(untried), untried))
+    found.append(("boundary", None, [_boundary(view)]))
+    return found
+
+
+def _packed(head: str, parts: Sequence[str], width: int) -> list[str]:
+    """Set parts behind a head, a comma between; lines break between parts if they can."""
+    room = width - len(head)
+    lines: list[str] = []
+    shown_parts = [inert(part) for part in parts]
+    for number, part in enumerate(shown_parts):
+        word = part if number == len(shown_parts) - 1 else f"{part},"
+        if lines and len(lines[-1]) + 1 + len(word) <= room:
+            lines[-1] += f" {word}"
+        else:
+            lines += wrapped(word, room)
+    heads = [head, *[" " * len(head)] * len(lines)]
+    return [f"{left}{line}".rstrip() for left, line in zip(heads, lines or [""], strict=False)]
 
 
 def _decided(row: AttemptRow, view: View, unit: str) -> str:
@@ -176,13 +184,19 @@ def _word(row: AttemptRow) -> str:
     return _REFUTED_AS.get(word, word)
 
 
-def _flat(row: AttemptRow, rules: EvaluationRules | None) -> str:
-    if row.against is None:
-        return f"{row.title}: {row.reason}"
-    needed = f", needed {1 + rules.min_gain:.2f}" if rules else ""
-    where = " on held-out" if row.result.endswith("held-out") else ""
-    value = f"{row.against.value:.2f} against the champion"
-    return f"{row.title}: {value} {interval(row.against.low, row.against.high)}{needed}{where}"
+def _flat(row: AttemptRow, state: GoalState) -> str:
+    attempt = state.attempts[row.number]
+    is_held_out = row.result.endswith("held-out")
+    ratio = row.against
+    if is_held_out:
+        held = attempt.holdout.measurement if attempt.holdout else None
+        ratio = held.ratio if held else None
+    if ratio is None:
+        return f"{row.title}: {row.reason or row.result}"
+    needed = f", needed {1 + state.contract.evaluation.min_gain:.2f}" if state.contract else ""
+    where = " on held-out" if is_held_out else ""
+    ends = interval(ratio.low, ratio.high)
+    return f"{row.title}: {ratio.value:.2f} against the champion {ends}{needed}{where}"
 
 
 def _unscored(row: AttemptRow, view: View) -> str:
@@ -213,8 +227,7 @@ def _published(found: Published, width: int) -> list[str]:
     text = f"{value} held-out by the published, laxer protocol"
     if found.theirs:
         text += f" ({found.theirs})"
-    body = wrapped(inert(text), width - len(head))
-    return [f"{head}{body[0]}", *(f"{'':<{len(head)}}{more}" for more in body[1:])]
+    return _packed(head, [text], width)
 
 
 def next_commands(ending: Ending) -> list[list[str]]:
@@ -227,16 +240,14 @@ def _next(ending: Ending) -> list[tuple[str, list[str], str]]:
     commit = ending.view.champion_commit[:7]
     found = []
     if ending.view.champion_hypothesis_id:
-        branch = "" if ending.several else f"branch labmates/{ending.view.goal_id}/champion, "
-        what = f"{branch}{commit}"
+        branch = f"branch labmates/{ending.view.goal_id}/champion, {commit}"
+        what = commit if ending.several or len(branch) > _WHAT else branch
         found.append(("See it", ["labmates", "champion", "diff", *goal], what))
     check = "" if ending.several else "derives this result again from the records"
     found.append(("Check it", ["labmates", "verify", *goal], check))
-    read = "" if ending.several else "what was tried, kept, refuted, and what is missing"
+    read = "" if ending.several else "what was tried, kept and refuted"
     found.append(("Read it", ["labmates", "report", *goal], read))
-    found.append(
-        ("Yours", ["labmates", "plan"], "in your repository; docs/how-to/own-repository.md")
-    )
+    found.append(("Yours", ["labmates", "plan"], "in a repository of your own"))
     return found
 
 
