@@ -5,7 +5,6 @@ what was evaluated, ask the held-out split, sign. Nothing an executor or a candi
 as a number; the scope of the commit is found again from git.
 """
 
-
 from contracts import records
 from contracts.canonical import canonical
 from contracts.errors import LabmatesError, MachineError, RefusedError
@@ -148,7 +147,7 @@ def _ask_holdout(lane: Lane, item: dict[str, str]) -> None:
     if item.get("holdout_rev"):
         event = context.follower.event(int(item["holdout_rev"]))
         if isinstance(event, HoldoutRecorded) and event.holdout.measurement is not None:
-            _conclude_holdout(lane, item, event.holdout, recorded=True)
+            _conclude_holdout(lane, event.holdout, recorded=True)
             return
     if not contract.evaluation.holdout:
         message = "the contract has no held-out split"
@@ -183,12 +182,10 @@ def _ask_holdout(lane: Lane, item: dict[str, str]) -> None:
         checks=tuple(number_checks(lane, measured)),
         target_met=target_met(lane, measured.measurement),
     )
-    _conclude_holdout(lane, item, answer, recorded=False)
+    _conclude_holdout(lane, answer, recorded=False)
 
 
-def _conclude_holdout(
-    lane: Lane, item: dict[str, str], holdout: records.Holdout, *, recorded: bool
-) -> None:
+def _conclude_holdout(lane: Lane, holdout: records.Holdout, *, recorded: bool) -> None:
     """Go to the promotion gate with what passed; sign the retirement of what did not."""
     context, measurement = lane.context, holdout.measurement
     improved = (

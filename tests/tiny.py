@@ -126,7 +126,9 @@ def make_repository(
 
 def git(folder: Path, *arguments: str) -> str:
     """Run git with an identity of its own; gives its output."""
-    identity = [f"GIT_{who}_{what}" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")]
+    identity = [
+        f"GIT_{who}_{what}" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")
+    ]
     done = subprocess.run(
         ["git", *arguments],
         cwd=folder,
