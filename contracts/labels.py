@@ -16,6 +16,8 @@ CONTRADICTING = (
     Verdict.NOVELTY,
 )
 _UNSCORED_LABELS = (MetricStatus.FAILED, MetricStatus.INCONCLUSIVE)
+IDENTICAL = "identical tree"
+"""The label of a measurement that is flat without a score: there is nothing to compare."""
 
 
 def _gains(measured: records.Measurement, rules: EvaluationRules) -> bool:
@@ -62,6 +64,9 @@ def measurement_problem(  # noqa: PLR0911 - one sentence per problem
         compared: Whether it is one against a champion; a baseline is not.
     """
     if measured.eval_status != EvalStatus.SCORED:
+        tie = measured.label == IDENTICAL and measured.value is None
+        if tie and measured.primary_metric_status == MetricStatus.FLAT:
+            return None
         if measured.primary_metric_status not in _UNSCORED_LABELS:
             return f"a measurement without a score that is not {measured.primary_metric_status}"
         return None
@@ -118,7 +123,8 @@ def verdict_problem(  # noqa: PLR0911, PLR0912 - one sentence per verdict
         if failed:
             return f"the check {failed[0]}, which the verdict improved needs"
     elif verdict == Verdict.FLAT:
-        if not scored or status != MetricStatus.FLAT:
+        unproven = status == MetricStatus.IMPROVED and failed
+        if status != MetricStatus.FLAT and not unproven:
             return f"a flat measurement for the verdict flat; it is {status}"
     elif verdict == Verdict.REGRESSION:
         if status != MetricStatus.REGRESSED:

@@ -1,1 +1,1 @@
-"""Read models: the evidence graph, the report, verification."""
+"""Read models of a goal: graph, view, report, verification; nothing here can write to the store."""

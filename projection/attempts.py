@@ -1,0 +1,121 @@
+"""Attempts as text: the list, and one in full."""
+
+from typing import Any
+
+from contracts import records
+from contracts.replay_state import AttemptState, GoalState
+from contracts.text import NONE, cut, inert
+from projection.rows import AttemptRow, attempt_row
+from projection.view import View
+
+
+def spread_text(found: records.Spread | None, unit: str = "") -> str:
+    """Give a number with its interval, or `none`."""
+    if found is None:
+        return NONE
+    return f"{found.value:.2f}{unit} [{found.low:.2f}, {found.high:.2f}]"
+
+
+def spread_json(found: records.Spread | None) -> dict[str, Any] | None:
+    """Give a spread as documents write it."""
+    return found.to_json_dict() if found else None
+
+
+def row_json(row: AttemptRow) -> dict[str, Any]:
+    """Give an attempt's row as documents write it."""
+    return {
+        "attempt": row.number,
+        "hypothesis_id": row.hypothesis_id,
+        "todo_id": row.todo_id,
+        "title": row.title,
+        "mechanism_family": row.family,
+        "dev": spread_json(row.dev),
+        "holdout": spread_json(row.held),
+        "against_champion": spread_json(row.against),
+        "result": row.result,
+        "reason": row.reason,
+        "verdict": row.verdict or None,
+        "state": row.state,
+        "commit": row.commit or None,
+        "base_commit": row.base_commit,
+        "branch": row.branch,
+        "boundary_clean": row.boundary_clean,
+        "started_at": row.started_at.isoformat(),
+        "replay_of": row.replay_of,
+        "cost_usd": row.cost_usd,
+    }
+
+
+def table(view: View, *, width: int = 80) -> list[str]:
+    """List all attempts; the last column is cut, nothing wraps."""
+    lines = [f"{'#':>3}  {'change':<20}  {'dev':>8}  {'held':>8}  {'result':<22}  reason"]
+    for row in view.attempts:
+        dev = f"{row.dev.value:.2f}" if row.dev else NONE
+        held = f"{row.held.value:.2f}" if row.held else NONE
+        lines.append(
+            f"{row.number:>3}  {cut(inert(row.title), 20):<20}  {dev:>8}  {held:>8}  "
+            f"{cut(inert(row.result), 22):<22}  {inert(row.reason)}"
+        )
+    if not view.attempts:
+        return ["No attempt was started yet."]
+    return [cut(line.rstrip(), width) for line in lines]
+
+
+def _checks(checks: tuple[records.Check, ...]) -> list[str]:
+    if not checks:
+        return []
+    lines = [f"{'CHECK':<24}{'ACTUAL':<20}{'EXPECTED':<20}"]
+    for check in checks:
+        word = "pass" if check.passed else "fail"
+        actual, expected = inert(_value(check.actual)), inert(_value(check.expected))
+        lines.append(
+            f"{cut(inert(check.name), 22):<24}{cut(actual, 18):<20}{cut(expected, 18):<20}{word}"
+        )
+    return [line.rstrip() for line in lines]
+
+
+def _value(value: object) -> str:
+    if value is None:
+        return NONE
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def detail(state: GoalState, attempt: AttemptState, *, unit: str) -> list[str]:
+    """Show one attempt: answer, reason, numbers, checks, next command."""
+    row = attempt_row(state, attempt)
+    lines = [
+        f"attempt {row.number}  {row.hypothesis_id}  {inert(row.title)}  {inert(row.result)}",
+        "",
+        f"reason     {inert(row.reason) or NONE}",
+        f"idea       {row.todo_id}, family {inert(row.family)}",
+        f"branch     {inert(row.branch)}",
+        f"commit     {row.commit[:12] or NONE}, base {row.base_commit[:12]}",
+        f"boundary   {_boundary(row)}",
+        "",
+        f"dev        {spread_text(row.dev, unit)}",
+        f"against    {spread_text(row.against)}  (the champion of the time)",
+        f"held-out   {spread_text(row.held, unit)}",
+    ]
+    if row.replay_of:
+        lines.insert(5, f"replays    attempt {row.replay_of}, on a champion that had moved")
+    if attempt.evidence and attempt.evidence.changed_files:
+        made = attempt.evidence
+        files = ", ".join(inert(name) for name in made.changed_files)
+        lines.append(cut(f"change     {files} +{made.insertions} -{made.deletions}", 80))
+    for head, found in (
+        ("dev", attempt.evaluation.checks if attempt.evaluation else ()),
+        ("held-out", attempt.holdout.checks if attempt.holdout else ()),
+    ):
+        if checks := _checks(found):
+            lines += ["", f"checks of {head}", *checks]
+    if row.commit:
+        lines += ["", f"next       labmates attempt show {row.number} --diff"]
+    return [cut(line, 80).rstrip() for line in lines]
+
+
+def _boundary(row: AttemptRow) -> str:
+    if row.boundary_clean is None:
+        return NONE
+    return "clean" if row.boundary_clean else "left, see the reason"

@@ -1,0 +1,57 @@
+"""What `verify` found, as text."""
+
+from contracts.text import NONE, inert
+from contracts.words import Phase
+from projection.verify import Finding, Verification
+
+
+def verification_lines(found: Verification) -> list[str]:
+    """Say whether the records are sound and the goal done, and name each event that is not."""
+    stats = found.stats
+    phase = found.phase or "unapproved"
+    if not found.sound:
+        return _contradictions(found)
+    word = "done" if found.phase == Phase.DONE else f"not done ({phase})"
+    best = stats["best"]
+    number = (
+        NONE if best is None else f"{best:.2f} [{stats['best_low']:.2f}, {stats['best_high']:.2f}]"
+    )
+    counted = ", ".join(
+        f"{stats[name]} {name}" for name in ("hypotheses", "attempts", "promoted", "retired")
+    )
+    lines = [
+        f"sound, {word}: {stats['events']} events, revision {stats['revision']}",
+        "",
+        f"best       {number}, derived again from the records",
+        f"champion   {stats['champion_commit'] or NONE}",
+        f"counted    {counted}",
+    ]
+    lines += [_finding(each) for each in found.progress if each.expected is not None]
+    lines += ["", "Heads, to keep elsewhere:"]
+    lines += [f"{stream:<10} {head}" for stream, head in sorted(found.heads.items())]
+    if found.phase != Phase.DONE:
+        lines += ["", "next       labmates status"]
+    return lines
+
+
+def _finding(each: Finding) -> str:
+    actual = NONE if each.actual is None else each.actual
+    shown = f"{actual:.2f}" if isinstance(actual, float) else str(actual)
+    word = "pass" if each.passed else "fail"
+    return f"{each.name:<10} {shown}, expected {each.expected}: {word}"
+
+
+def _contradictions(found: Verification) -> list[str]:
+    derived = [each for each in found.derived if not each.passed]
+    count = len(found.violations) + len(derived)
+    lines = [f"the records contradict themselves: {count} finding{'s' if count != 1 else ''}", ""]
+    for each in found.violations:
+        where = f"{each.stream} {inert(each.entry_id)}".strip() or "all streams"
+        lines.append(f"rev {each.revision:<6} {where}  {inert(each.type)}".rstrip())
+        lines.append(f"           {inert(each.what)}")
+    lines += [
+        f"derived    {each.name}: the store has {inert(each.actual)}, the events give "
+        f"{inert(each.expected)}"
+        for each in derived
+    ]
+    return lines
