@@ -123,6 +123,7 @@ def test_a_reserved_attempt_may_come_back_and_is_waited_for() -> None:
     found = document(reply, {"attempts_reserved": "1"})
     assert found["wait"]["on"] == ["budget:attempts"]
     assert document(reply)["wait"] is None
+    assert document(reply, {"attempts_used": "16", "attempts_reserved": "1"})["wait"] is None
 
 
 def test_a_claim_that_goes_on_says_for_how_long() -> None:
