@@ -151,4 +151,5 @@ def labmates(*arguments: str, timeout_s: float = 60) -> "subprocess.CompletedPro
         capture_output=True,
         text=True,
         timeout=timeout_s,
+        check=False,
     )
