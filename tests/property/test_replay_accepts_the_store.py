@@ -14,7 +14,7 @@ from projection.verify import verify
 from tests.scenario import AGENTS, OPERATOR, PLANS, Plan, Scenario, body
 
 SEEDS = range(12)
-STEPS = 160
+STEPS = 320
 EXTRA = (
     Plan("unroll", "loop_shape", Verdict.IMPROVED, 7.9),
     Plan("block twice", "pruning", Verdict.IMPROVED, 17.5),
@@ -58,13 +58,13 @@ class Chaos(Scenario):
             found = self.claim(agent_id)
             if found:
                 self.writer.release(found[0], self.draw.choice(["stopped", "evaluation_failed"]))
-        elif chance < 0.20:
+        elif chance < (0.26 if self.paused else 0.19):
             self.paused = not self.paused
             note = body(note="a pause")
             self.writer.pause(operator=OPERATOR, value=self.paused, note="a pause", body=note)
-        elif chance < 0.23:
+        elif chance < 0.28:
             self.gate()
-        elif chance < 0.30:
+        elif chance < 0.35:
             self.decide()
         else:
             self.step(agent_id)
@@ -239,7 +239,7 @@ def test_replay_accepts_all_that_the_store_accepted_and_agrees_with_it(
         redis_client,
         goal_id,
         (*PLANS, *EXTRA),
-        lease_ms=30 if seed % 2 else 30_000,
+        lease_ms=3 if seed % 2 else 30_000,
         policy={"max_attempts": attempts, "owner_gate": seed % 3 == 0},
         seed=seed,
     )

@@ -1,6 +1,7 @@
 """Replay accepts what an honest store wrote, and names what breaks a rule, event by event."""
 
-from collections.abc import Callable
+import uuid
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -12,6 +13,8 @@ from contracts.events import AnyEvent, parse_entry
 from contracts.labels import metric_status
 from contracts.replay import apply, replay
 from contracts.replay_state import GoalState, Violation, phase_of
+from contracts.store.connect import connect
+from contracts.store.embedded import ServerStatus
 from contracts.words import MetricStatus, Phase, Role, State, Stream, Verdict
 from tests.scenario import OPERATOR, Plan, Scenario, body
 from tests.support import wait_until
@@ -27,10 +30,11 @@ def events_of(scenario: Scenario) -> list[AnyEvent]:
     return sorted(found, key=lambda event: event.revision)
 
 
-@pytest.fixture
-def scenario(redis_client: redis.Redis, goal_id: str) -> Scenario:
-    """Give a goal that was played to its end."""
-    return Scenario(redis_client, goal_id).open().play()
+@pytest.fixture(scope="module")
+def scenario(server: ServerStatus) -> Iterator[Scenario]:
+    """Give a goal that was played to its end; only to be read."""
+    with connect(server.url) as client:
+        yield Scenario(client, f"p-{uuid.uuid4().hex[:12]}").open().play()
 
 
 def first(events: list[AnyEvent], kind: str, **wanted: object) -> int:
