@@ -63,6 +63,9 @@ def read_contract(
     """
     git = open_repository(repository)
     path = git.repo / FILE
+    if path.is_symlink():
+        message = f"{shown(path)} is a link; the contract must be a file of the repository"
+        raise PreconditionError(message, hint=f"copy what it points to, and commit {FILE}")
     try:
         raw = path.read_bytes()
     except FileNotFoundError as error:
@@ -74,7 +77,7 @@ def read_contract(
         raise PreconditionError(message) from error
     found = parse_contract(raw)
     if base is None:
-        _require_committed(git)
+        _require_committed(git, raw)
         require_clean(git)
     commit = git.resolve(base or "HEAD")
     tree = git.list_tree(commit)
@@ -188,10 +191,14 @@ def _flat(value: object, place: tuple[str, ...] = ()) -> dict[tuple[str, ...], o
     return found
 
 
-def _require_committed(git: Git) -> None:
-    marks = {mark for mark, path in git.dirty_files() if path == FILE}
-    tracked = any(entry.path == FILE for entry in git.list_tree(git.head()))
-    if tracked and not marks:
+def _require_committed(git: Git, raw: bytes) -> None:
+    """Refuse a contract file that the commit does not hold as it was read.
+
+    Contents are compared, since index flags can hide a change from `git status`.
+    """
+    head = git.head()
+    tracked = any(entry.path == FILE for entry in git.list_tree(head))
+    if tracked and git.show(head, FILE).splitlines() == raw.splitlines():
         return
     state = "has changes that are not committed" if tracked else "is not committed"
     message = f"{FILE} {state}"
@@ -219,7 +226,8 @@ def _protected(found: ContractText, paths: list[str]) -> tuple[str, ...]:
 
 def _check_commands(found: ContractText, paths: list[str], tree: list[TreeEntry]) -> None:
     evaluation = found.parts["evaluation"]
-    python = found.parts["environment"].get("python", "python3")
+    surroundings = found.parts["environment"]
+    python = surroundings.get("python", "python3")
     executable = {entry.path for entry in tree if entry.mode == "100755"}
     for name in COMMANDS:
         command = evaluation.get(name)

@@ -88,7 +88,8 @@ def parse_contract(raw: bytes) -> ContractText:
         message = f"{FILE} line {line} is no TOML: {what[:1].lower()}{what[1:]}"
         shown = _line(text, line)
         facts = {"file": FILE, "line": str(line)} | ({"text": shown} if shown else {})
-        raise UsageError(message, facts=facts) from error
+        hint = "a key stands once, as `name = value`, below the [part] it belongs to"
+        raise UsageError(message, facts=facts, hint=hint) from error
     _require_known(text, document)
     document, warnings = _clamped(text, document)
     parts = {name: dict(document.get(name, {})) for name in PARTS}

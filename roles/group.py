@@ -78,7 +78,9 @@ def invoke(argv: Sequence[str]) -> int:
         KeyboardInterrupt: It was interrupted.
     """
     try:
-        result: Any = labmates.main(list(argv), prog_name="labmates", standalone_mode=False)
+        # Not `main`: it turns a closed pipe into exit code 1, which here means "the answer is no".
+        with labmates.make_context("labmates", list(argv)) as context:
+            result: Any = labmates.invoke(context)
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message(), err=True)
         return 2

@@ -29,7 +29,8 @@ def up(
     """
     from contracts.goals import open_reader  # noqa: PLC0415 - help stays quick
     from roles.context import open_context  # noqa: PLC0415
-    from roles.goals import operator_name  # noqa: PLC0415
+    from roles.contract_file import require_unchanged  # noqa: PLC0415
+    from roles.goals import operator_name, repository_of  # noqa: PLC0415
     from roles.launch import Lanes, lanes_from, live_lanes, register_lanes  # noqa: PLC0415
 
     wanted = lanes_from(lanes)
@@ -39,6 +40,7 @@ def up(
     if goal.get("status") != "approved":
         message = f"the contract of {context.goal_id} is not approved"
         raise RefusedError(message, reason="contract_unapproved", mend=[["labmates", "plan"]])
+    require_unchanged(context.reader, repository_of(context.goal_id))
     running = live_lanes(context)
     if running:
         document = {"goal_id": context.goal_id, "running": sorted(running), "started": []}
@@ -84,7 +86,7 @@ def _attend(context: Any, started: Any, *, as_json: bool) -> int:
         time.sleep(0.1)  # the lanes are processes: there is nothing here to wait on at once
     if not as_json:
         _print_events(context)
-    decision = context.reader.should_run(f"{'curator'}-1", brief=True)
+    decision = context.reader.should_run("curator-1", brief=True)
     phase = str(decision.get("phase"))
     outcome = {"goal_id": context.goal_id, "phase": phase, "gave_up": started.given_up()}
     if as_json:

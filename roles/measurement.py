@@ -7,7 +7,6 @@ apart from the champion's: a champion that gives no score is the machine's fault
 """
 
 import secrets
-import shlex
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -21,6 +20,7 @@ from contracts.errors import MachineError, UsageError
 from contracts.words import EvalStatus, MetricStatus, Split, StopReason
 from roles import paired
 from roles.checkout import checkout_fresh
+from roles.command_line import argv_of
 from roles.git import Git
 from roles.process import EndedBy, ProcessOutcome, base_env, run
 from roles.score import NoScore, parse_score
@@ -93,10 +93,7 @@ class Bench:
         """Give the contract's command for a split, `python` being the contract's interpreter."""
         evaluation = self.contract.evaluation
         text = evaluation.dev if split is Split.DEV else (evaluation.holdout or "")
-        argv = shlex.split(text)
-        if argv and argv[0] in {"python", "python3"}:
-            argv[0] = self.contract.environment.python
-        return argv
+        return argv_of(text, python=self.contract.environment.python)
 
     def round(self, commit: str, split: Split, seed: int | None) -> Round:
         """Run the command once on a commit.
@@ -267,9 +264,7 @@ class Bench:
 
     def guard(self, commit: str) -> tuple[bool, str]:
         """Run the contract's guard command on a commit; gives whether it passed, and its tail."""
-        argv = shlex.split(self.contract.evaluation.guard)
-        if argv[0] in {"python", "python3"}:
-            argv[0] = self.contract.environment.python
+        argv = argv_of(self.contract.evaluation.guard, python=self.contract.environment.python)
         self.scratch.mkdir(parents=True, exist_ok=True)
         folder = Path(tempfile.mkdtemp(prefix="guard-", dir=self.scratch))
         try:

@@ -1,49 +1,37 @@
-"""Options that many commands share, and the goal they open."""
+"""What the commands of this room share: the options, the goal they open."""
 
-import os
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
-
-import click
+from typing import Any
 
 from contracts.canonical import canonical
-from contracts.errors import UsageError
 from contracts.goals import open_reader
+from contracts.options import (
+    agent_option,
+    goal_option,
+    goal_options,
+    json_option,
+    require_agent,
+    store_option,
+)
 from contracts.store.library import ensure_library
 from contracts.store.reader import Reader
 from contracts.store.writer import Writer
+from roles.goals import operator_name
 
-F = TypeVar("F", bound=Callable[..., Any])
-
-goal_option = click.option(
-    "--goal-id",
-    envvar="LABMATES_GOAL_ID",
-    default="",
-    metavar="GOAL",
-    help="The goal; the store's only one if left out.",
-)
-agent_option = click.option(
-    "--agent-id",
-    envvar="LABMATES_AGENT_ID",
-    default="",
-    metavar="AGENT",
-    help="Who asks.",
-)
-store_option = click.option(
-    "--store",
-    envvar="LABMATES_STORE_URL",
-    default="",
-    metavar="URL",
-    help="redis://, rediss:// or unix://; the embedded server if left out.",
-)
-json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-
-
-def goal_options(command: F) -> F:
-    """Add `--goal-id`, `--store` and `--json` (parameters `goal_id`, `store`, `as_json`)."""
-    return goal_option(store_option(json_option(command)))
+__all__ = [
+    "Opened",
+    "agent_option",
+    "goal_option",
+    "goal_options",
+    "json_option",
+    "open_goal",
+    "operator_name",
+    "pick_goal",
+    "print_document",
+    "require_agent",
+    "store_option",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,24 +59,15 @@ def open_goal(goal_id: str = "", *, store: str = "") -> Opened:
     return Opened(reader, Writer(reader.client, reader.goal_id, url=reader.url))
 
 
-def require_agent(agent_id: str) -> str:
-    """Give the agent's id, or say that it is missing."""
-    if not agent_id:
-        message = "no agent is named"
-        raise UsageError(message, hint="Give --agent-id, or set LABMATES_AGENT_ID.")
-    return agent_id
+def pick_goal(goal_id: str | None, store: str | None) -> str:
+    """Give the goal that is meant: the named one, else the store's only one.
 
-
-def operator_name() -> str:
-    """Give `operator:` and the name of the person at this terminal, fit for an id."""
-    import getpass  # noqa: PLC0415 - only operators' commands need it
-
-    try:
-        name = getpass.getuser()
-    except (OSError, KeyError):
-        name = str(os.getuid())
-    safe = "".join(char if char.isascii() and char.isalnum() else "-" for char in name.lower())
-    return f"operator:{safe.strip('-')[:40] or 'unknown'}"
+    Raises:
+        UsageError: No such goal, or none was named and there are several.
+    """
+    reader = open_reader(goal_id or "", store=store or "")
+    reader.client.close()
+    return reader.goal_id
 
 
 def print_document(document: dict[str, Any]) -> None:

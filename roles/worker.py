@@ -30,6 +30,7 @@ from roles.evaluating import evaluate
 from roles.executing import execute
 from roles.lane import Lane, Stop, incarnation_of_this_process, is_dead_here
 from roles.proposing import propose
+from roles.sweep import sweep_worktrees
 
 log = structlog.get_logger()
 
@@ -71,7 +72,9 @@ def run_worker(
     lease_ms = int(context.reader.require_goal()["lease_ms"])
     lane.start_lease(lease_ms / 3000)
     try:
+        _tidy(lane)
         _serve(lane, stay=stay)
+        _tidy(lane)
     finally:
         lane.end_lease()
         _leave(lane)
@@ -100,6 +103,16 @@ def _enlist(lane: Lane, identity: dict[str, str]) -> None:
     context.writer.enlist(agent_id=lane.agent_id, role=lane.role, incarnation=identity, dead=dead)
 
 
+def _tidy(lane: Lane) -> None:
+    """Remove what a crash left behind: an executor's settled worktrees; the champion's branch."""
+    try:
+        if lane.role is Role.EXECUTOR:
+            sweep_worktrees(lane.context)
+        move_champion_ref(lane.context)
+    except (LabmatesError, OSError) as error:
+        log.warning("tidy_failed", error=str(error))
+
+
 def _leave(lane: Lane) -> None:
     try:
         lane.drop()
@@ -117,7 +130,6 @@ def _serve(lane: Lane, *, stay: bool) -> None:
                 _step(lane)
                 continue
             if decision.get("reason") in OVER and not stay:
-                move_champion_ref(lane.context)
                 return
             _wait(lane, decision)
         except StoreUnreachableError as error:

@@ -7,10 +7,13 @@ its index, its own commits and where its HEAD points to decide nothing. Only a c
 store decides who may work here; a folder never does.
 """
 
+import fcntl
 import os
 import re
 import shutil
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -118,7 +121,8 @@ def open_attempt(
     path.parent.mkdir(parents=True, exist_ok=True)
     reason = f"labmates: attempt {attempt} of {goal}"
     options = ["--lock", "--reason", reason]
-    git.out("worktree", "add", *options, str(path), found.branch, calm=True)
+    with _one_at_a_time(path):
+        git.out("worktree", "add", *options, str(path), found.branch, calm=True)
     admin = _admin_dir(git, path)
     if admin is None:
         message = f"git made no worktree at {path}"
@@ -156,7 +160,12 @@ def replay(git: Git, worktree: Worktree, commit: str) -> str | None:
 
 
 def close(worktree: Worktree) -> None:
-    """Remove the worktree and its entry; the branch stays. Safe to call again."""
+    """Remove the worktree and its entry; the branch stays. Safe to call again.
+
+    Edits that no commit of the attempt holds go to its salvage ref first.
+    """
+    if worktree.path.is_dir() and _is_intact(worktree.path, worktree.admin):
+        _salvage(replace(worktree, committed=_commit_of_attempt(worktree)))
     if worktree.path.is_symlink():
         _move_aside(worktree.path)
     admin = _admin_dir(worktree.main, worktree.path)
@@ -255,13 +264,27 @@ def _is_intact(path: Path, admin: Path) -> bool:
     return text == f"gitdir: {admin}" and (admin / "HEAD").is_file()
 
 
+@contextmanager
+def _one_at_a_time(path: Path) -> Iterator[None]:
+    """Hold the lock of all our worktrees: git 2.39 reads entries that another add half wrote.
+
+    The kernel ends the lock with its process, so it is never stale.
+    """
+    folder = path.parent.parent
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 def _remove(git: Git, path: Path, admin: Path) -> None:
     """Remove one worktree of ours; a folder that is no longer ours is moved aside first."""
     if path.is_symlink() or (path.exists() and not _is_intact(path, admin)):
         _move_aside(path)
     if path.exists():
         remove_tree(path)
-    git.out("worktree", "remove", "--force", "--force", str(path), calm=True)
+    with _one_at_a_time(path):
+        git.out("worktree", "remove", "--force", "--force", str(path), calm=True)
 
 
 def _move_aside(path: Path) -> None:

@@ -116,3 +116,11 @@ def any_client(any_server_url: str) -> Iterator[redis.Redis]:
 def goal_id() -> str:
     """Give a goal id that no other test of the session uses."""
     return f"t-{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture
+def server_of_home(store_home: Path) -> Iterator[str]:
+    """Run an embedded server of this test's home, so that processes of the test find it."""
+    url = ensure_server(store_home)
+    yield url
+    stop_server(store_home)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from contracts.canonical import canonical, sha256_hex
+from contracts.contract import ResearchContract
 from contracts.store.library import ensure_library
 from contracts.store.writer import Held, Writer
 
@@ -27,19 +28,21 @@ NUMBERS = {
     "owner_gate": "0",
     "stop": "target",
 }
-CONTRACT: dict[str, Any] = {
-    "context": {"goal_id": "knn", "objective": "faster", "editable": ["solution.py"]},
-    "evaluation": {
-        "metric": "speedup",
-        "direction": "maximize",
-        "unit": "x",
-        "dev": "python evaluate.py",
-        "holdout": "python evaluate.py --holdout",
-        "target": 12.0,
-    },
-    "base_commit": "0" * 40,
-    "protected_scope_sha256": "0" * 64,
-}
+CONTRACT = ResearchContract.model_validate(
+    {
+        "context": {"goal_id": "knn", "objective": "faster", "editable": ("solution.py",)},
+        "evaluation": {
+            "metric": "speedup",
+            "direction": "maximize",
+            "unit": "x",
+            "dev": "python evaluate.py",
+            "holdout": "python evaluate.py --holdout",
+            "target": 12.0,
+        },
+        "base_commit": "0" * 40,
+        "protected_scope_sha256": "0" * 64,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,16 +114,17 @@ def make_goal(
     """Make a goal with `executor-1` and its like on the roster."""
     ensure_library(client)
     writer = Writer(client, goal_id)
-    body = canonical({"contract": CONTRACT, "contract_hash": "h"})
+    digest = CONTRACT.contract_hash()
+    body = canonical({"contract": CONTRACT.to_json_dict(), "contract_hash": digest})
     writer.create(
-        operator=OPERATOR, contract_hash="h", numbers=NUMBERS | numbers, bodies=["{}", body]
+        operator=OPERATOR, contract_hash=digest, numbers=NUMBERS | numbers, bodies=["{}", body]
     )
     for role in ROLES:
         register(writer, f"{role}-1", role)
     goal = Goal(goal_id, writer)
     if approved:
-        approval = canonical({"approval": {"contract_hash": "h"}})
-        writer.approve(operator=OPERATOR, contract_hash="h", body=approval)
+        approval = canonical({"approval": {"contract_hash": digest}})
+        writer.approve(operator=OPERATOR, contract_hash=digest, body=approval)
         if baseline:
             goal.baseline()
     return goal

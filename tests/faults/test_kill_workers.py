@@ -1,0 +1,124 @@
+"""kill -9 from outside: of each worker in turn, of its lane, of all at once; the rest goes on."""
+
+import os
+import random
+import signal
+import time
+from collections import Counter
+from pathlib import Path
+
+import psutil
+import pytest
+
+from contracts.events import EvaluationRecorded
+from roles.context import GoalContext
+from roles.launch import Lanes, end_lanes, lanes_from, live_lanes, register_lanes
+from tests.integration.test_whole_run import replayed
+from tests.support import wait_until
+from tests.tiny import git, make_goal, make_repository
+
+
+def running_lanes(context: GoalContext, lanes: str = "") -> Lanes:
+    wanted = lanes_from(lanes)
+    register_lanes(context, wanted, "operator:test")
+    running = Lanes(context, context.reader.url)
+    running.start(wanted)
+    return running
+
+
+def until_over(running: Lanes, context: GoalContext, limit_s: float = 120) -> None:
+    deadline = time.monotonic() + limit_s
+    while running.tend():
+        assert time.monotonic() < deadline, context.reader.goal()
+        time.sleep(0.05)
+    assert running.failed() == []
+
+
+def assert_sound(context: GoalContext, repository: Path) -> None:
+    """Hold every promise that a run full of crashes must keep."""
+    state = replayed(context)
+    items = [item for item in state.items.values() if item.kind == "hypothesis"]
+    assert items
+    assert {str(item.state) for item in items} <= {"promoted", "retired"}
+    events = context.follower.by_revision.values()
+    measured = Counter(
+        (event.hypothesis_id, event.evaluation.evidence_revision)
+        for event in events
+        if isinstance(event, EvaluationRecorded)
+    )
+    assert max(measured.values()) == 1
+    assert sum(event.type == "lease_expired" for event in events) <= 2
+    assert git(repository, "show", f"labmates/{context.goal_id}/champion:value.txt") == "6\n"
+    assert list((context.home / "worktrees" / context.goal_id).iterdir()) == []
+
+
+@pytest.mark.timeout(200)
+@pytest.mark.parametrize("who", ["curator-1", "proposer-1", "executor-1", "evaluator-1"])
+def test_a_killed_worker_is_started_again_and_goes_on_where_it_was(
+    store_home: Path, server_of_home: str, tmp_path: Path, who: str
+) -> None:
+    del store_home, server_of_home
+    seed = random.randrange(2**32)
+    print(f"seed {seed}, kills {who}")
+    draw = random.Random(seed)
+    repository = make_repository(tmp_path / "repo")
+    context = make_goal(repository, "tiny-kill")
+    running = running_lanes(context)
+    for _ in range(3):
+        wait_until(lambda: who in live_lanes(context), description=f"{who} lives", timeout_s=30)
+        target = context.reader.goal().get("rev", "0")
+        step = draw.randrange(3, 40)
+        wait_until(
+            lambda: int(context.reader.goal()["rev"]) > int(target) + step or not running.tend(),  # noqa: B023
+            description="some events",
+            timeout_s=60,
+        )
+        pid, _start = live_lanes(context).get(who, (0, ""))
+        if pid:
+            os.kill(pid, signal.SIGKILL)
+    until_over(running, context)
+    assert_sound(context, repository)
+
+
+@pytest.mark.timeout(200)
+def test_a_killed_lane_lets_its_worker_drain_and_is_brought_back(
+    store_home: Path, server_of_home: str, tmp_path: Path
+) -> None:
+    del store_home, server_of_home
+    repository = make_repository(tmp_path / "repo")
+    context = make_goal(repository, "tiny-lane")
+    running = running_lanes(context)
+    wait_until(
+        lambda: "executor-1" in live_lanes(context), description="the executor lives", timeout_s=30
+    )
+    pid, _ = live_lanes(context)["executor-1"]
+    lane = psutil.Process(pid).ppid()
+    os.kill(lane, signal.SIGKILL)
+    wait_until(lambda: not psutil.pid_exists(pid), description="its worker drains", timeout_s=30)
+    until_over(running, context)
+    assert_sound(context, repository)
+
+
+@pytest.mark.timeout(200)
+def test_down_leaves_no_process_and_no_claim_and_up_goes_on(
+    store_home: Path, server_of_home: str, tmp_path: Path
+) -> None:
+    del store_home, server_of_home
+    repository = make_repository(tmp_path / "repo")
+    context = make_goal(repository, "tiny-down")
+    running = running_lanes(context)
+    wait_until(
+        lambda: int(context.reader.goal().get("attempts_used", "0")) >= 2,
+        description="two attempts",
+        timeout_s=60,
+    )
+    said: list[str] = []
+    ended = end_lanes(context, patience_s=20, tell=said.append)
+    assert ended == ["curator-1", "evaluator-1", "executor-1", "proposer-1"]
+    wait_until(lambda: running.tend() == 0, description="the lanes end")
+    assert live_lanes(context) == {}
+    claims = [context.reader.agent(agent).get("claim") for agent in context.reader.agent_ids()]
+    assert not any(claims)
+    again = running_lanes(context)
+    until_over(again, context)
+    assert_sound(context, repository)
