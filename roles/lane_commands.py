@@ -39,7 +39,7 @@ def up(
 
     wanted = lanes_from(lanes)
     reader = open_reader(goal_id, store=store)
-    context = open_context(reader.goal_id, url=reader.url)
+    context = open_context(reader.goal_id, url=store)
     goal = context.reader.require_goal()
     if goal.get("status") != "approved":
         message = f"the contract of {context.goal_id} is not approved"
@@ -58,7 +58,7 @@ def up(
         mend = [["labmates", "up", "--headless"]]
         raise PreconditionError(message, mend=mend, tail="Nothing was started.")
     register_lanes(context, wanted, operator_name())
-    started = Lanes(context, reader.url)
+    started = Lanes(context)
     started.start(wanted)
     names = [agent for agent, _ in wanted]
     if not as_json:
@@ -124,7 +124,7 @@ def down(goal_id: str, store: str, patience: float, *, as_json: bool) -> None:
     from roles.launch import end_lanes
 
     reader = open_reader(goal_id, store=store)
-    context = open_context(reader.goal_id, url=reader.url)
+    context = open_context(reader.goal_id, url=store)
 
     def tell(text: str) -> None:
         if not as_json:

@@ -86,7 +86,6 @@ class Lanes:
     """
 
     context: GoalContext
-    url: str
     stopping: bool = False
     _running: dict[tuple[str, Role], _Running] = field(default_factory=dict)
 
@@ -100,8 +99,9 @@ class Lanes:
     def _spawn(self, agent_id: str, role: Role) -> "subprocess.Popen[bytes]":
         argv = [*program(), "worker", "--role", role, "--agent-id", agent_id]
         argv += ["--goal-id", self.context.goal_id]
-        environment = {**os.environ, "LABMATES_STORE_URL": self.url}
-        environment["LABMATES_HOME"] = str(self.context.home)
+        environment = {**os.environ, "LABMATES_HOME": str(self.context.home)}
+        if self.context.store:
+            environment["LABMATES_STORE_URL"] = self.context.store
         with (self.context.folder / "logs" / f"{agent_id}.log").open("ab") as log:
             return subprocess.Popen(
                 argv,

@@ -41,4 +41,4 @@ def worker(role: str, agent_id: str, goal_id: str | None, store: str | None, *, 
     log_to_stderr()
     reader = open_reader(goal_id or "", store=store or "")
     reader.client.close()
-    raise SystemExit(run_worker(reader.goal_id, agent_id, Role(role), url=reader.url, stay=stay))
+    raise SystemExit(run_worker(reader.goal_id, agent_id, Role(role), url=store, stay=stay))

@@ -11,6 +11,7 @@ import psutil
 import pytest
 
 from contracts.events import EvaluationRecorded
+from contracts.store.embedded import ensure_server, server_status
 from roles.context import GoalContext
 from roles.launch import Lanes, end_lanes, lanes_from, live_lanes, register_lanes
 from tests.integration.test_whole_run import replayed
@@ -21,7 +22,7 @@ from tests.tiny import git, make_goal, make_repository
 def running_lanes(context: GoalContext, lanes: str = "") -> Lanes:
     wanted = lanes_from(lanes)
     register_lanes(context, wanted, "operator:test")
-    running = Lanes(context, context.reader.url)
+    running = Lanes(context)
     running.start(wanted)
     return running
 
@@ -121,4 +122,34 @@ def test_down_leaves_no_process_and_no_claim_and_up_goes_on(
     assert not any(claims)
     again = running_lanes(context)
     until_over(again, context)
+    assert_sound(context, repository)
+
+
+@pytest.mark.timeout(200)
+def test_a_killed_server_comes_back_with_its_data_and_the_lanes_go_on(
+    store_home: Path, server_of_home: str, tmp_path: Path
+) -> None:
+    del server_of_home
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    draw = random.Random(seed)
+    repository = make_repository(tmp_path / "repo")
+    context = make_goal(repository, "tiny-server")
+    running = running_lanes(context)
+    for _ in range(3):
+        seen = int(context.reader.goal()["rev"])
+        step = draw.randrange(5, 30)
+        wait_until(
+            lambda: int(context.reader.goal()["rev"]) > seen + step or not running.tend(),  # noqa: B023
+            description="some events",
+            timeout_s=60,
+        )
+        pid = server_status(store_home).pid
+        assert pid is not None
+        before = int(context.reader.goal()["rev"])
+        os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: not psutil.pid_exists(pid), description="the server is gone")  # noqa: B023
+        ensure_server(store_home)
+        assert int(context.reader.goal()["rev"]) >= before
+    until_over(running, context)
     assert_sound(context, repository)

@@ -32,7 +32,7 @@ def run_to_the_end(context: GoalContext, lanes: str = "", timeout_s: float = 100
     """Start the lanes and stay with them until they end."""
     wanted = lanes_from(lanes)
     register_lanes(context, wanted, "operator:test")
-    running = Lanes(context, context.reader.url)
+    running = Lanes(context)
     running.start(wanted)
     limit = time.monotonic() + timeout_s
     while running.tend():
