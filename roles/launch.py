@@ -139,6 +139,10 @@ class Lanes:
                 with contextlib.suppress(ProcessLookupError):
                     lane.process.send_signal(signal.SIGTERM)
 
+    def processes(self) -> "list[subprocess.Popen[bytes]]":
+        """Give the lanes' processes, each the first of its session."""
+        return [lane.process for lane in self._running.values()]
+
     def given_up(self) -> list[str]:
         """List the lanes whose worker died too often."""
         return [agent for (agent, _), lane in self._running.items() if lane.ended == GAVE_UP]
