@@ -4,12 +4,16 @@ import signal
 import sys
 import time
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
 from contracts.errors import PreconditionError, RefusedError
 from roles.options import goal_options, print_document
+
+if TYPE_CHECKING:
+    from roles.context import GoalContext
+    from roles.launch import Lanes
 
 
 @click.command(epilog="Example: labmates up --headless --lanes executor=2")
@@ -27,11 +31,11 @@ def up(
     Ends with 0 when the goal is done, 1 when it escalates, 130 on Ctrl-C (once: the steps under
     way end; twice: they are handed back).
     """
-    from contracts.goals import open_reader  # noqa: PLC0415 - help stays quick
-    from roles.context import open_context  # noqa: PLC0415
-    from roles.contract_file import require_unchanged  # noqa: PLC0415
-    from roles.goals import operator_name, repository_of  # noqa: PLC0415
-    from roles.launch import Lanes, lanes_from, live_lanes, register_lanes  # noqa: PLC0415
+    from contracts.goals import open_reader
+    from roles.context import open_context
+    from roles.contract_file import require_unchanged
+    from roles.goals import operator_name, repository_of
+    from roles.launch import Lanes, lanes_from, live_lanes, register_lanes
 
     wanted = lanes_from(lanes)
     reader = open_reader(goal_id, store=store)
@@ -66,7 +70,7 @@ def up(
     raise SystemExit(_attend(context, started, as_json=as_json))
 
 
-def _attend(context: Any, started: Any, *, as_json: bool) -> int:
+def _attend(context: "GoalContext", started: "Lanes", *, as_json: bool) -> int:
     """Stay with the lanes until they end; one line for each move of an item."""
     asked = 0
 
@@ -98,7 +102,7 @@ def _attend(context: Any, started: Any, *, as_json: bool) -> int:
     return {"done": 0, "escalate": 1}.get(phase, 70 if started.given_up() else 1)
 
 
-def _print_events(context: Any) -> None:
+def _print_events(context: "GoalContext") -> None:
     for event in context.follower.catch_up():
         if event.to_state and event.hypothesis_id:
             who = f"{event.agent_id:<12} {event.hypothesis_id}"
@@ -115,9 +119,9 @@ def down(goal_id: str, store: str, patience: float, *, as_json: bool) -> None:
 
     A running attempt is ended as `needs_retry` when its lane does not end in time.
     """
-    from contracts.goals import open_reader  # noqa: PLC0415 - help stays quick
-    from roles.context import open_context  # noqa: PLC0415
-    from roles.launch import end_lanes  # noqa: PLC0415
+    from contracts.goals import open_reader
+    from roles.context import open_context
+    from roles.launch import end_lanes
 
     reader = open_reader(goal_id, store=store)
     context = open_context(reader.goal_id, url=reader.url)

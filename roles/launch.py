@@ -165,7 +165,7 @@ def end_lanes(
     for agent_id, (pid, _) in waiting.items():
         tell(f"{agent_id}: ends after its step (pid {pid})")
     for number, limit in enumerate((patience_s, 10.0, 5.0)):
-        for agent_id, (pid, start) in waiting.items():
+        for pid, start in waiting.values():
             if not is_dead_here(os.uname().nodename, str(pid), start):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL if number == 2 else signal.SIGTERM)

@@ -151,7 +151,7 @@ def _step(lane: Lane) -> None:
     except StoreUnreachableError:
         raise
     except LabmatesError as error:
-        log.error("step_failed", todo=held.todo_id, error=error.message, facts=error.facts)
+        log.warning("step_failed", todo=held.todo_id, error=error.message, facts=error.facts)
         _give_back(lane, "step_failed")
 
 

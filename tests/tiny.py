@@ -36,6 +36,7 @@ editable = ["value.txt"]
 protected = ["bench.py"]
 
 [environment]
+python = "{python}"
 timeout_s = {timeout_s}
 
 [evaluation]
@@ -87,7 +88,11 @@ def make_repository(
     folder.mkdir(parents=True)
     (folder / "value.txt").write_text("1\n")
     (folder / "bench.py").write_text(BENCH)
-    text = TOML.format(pairs=pairs, parallel=parallel, attempts=attempts, timeout_s=timeout_s)
+    # not `python3` of PATH: a shim there can cost ten times the round
+    python = Path(sys.base_prefix, "bin", "python3")
+    text = TOML.format(
+        pairs=pairs, parallel=parallel, attempts=attempts, timeout_s=timeout_s, python=python
+    )
     (folder / "labmates.toml").write_text(text)
     lines = []
     for number, (title, files) in enumerate(changes.items(), start=1):
@@ -121,7 +126,9 @@ def make_repository(
 
 def git(folder: Path, *arguments: str) -> str:
     """Run git with an identity of its own; gives its output."""
-    identity = [f"GIT_{who}_{what}" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")]
+    identity = [
+        f"GIT_{who}_{what}" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")
+    ]
     done = subprocess.run(
         ["git", *arguments],
         cwd=folder,

@@ -69,10 +69,24 @@ def test_four_lanes_reach_every_ending_and_leave_the_repository_as_it_was(
         for event in context.follower.by_revision.values()
         if isinstance(event, Decided)
     }
-    titles = {f"hyp_{n:04d}": title for n, title in enumerate(
-        ("double", "worse", "triple", "more", "wrong", "boundary", "same", "hang", "best", "crash"),
-        start=1,
-    )}
+    titles = {
+        f"hyp_{n:04d}": title
+        for n, title in enumerate(
+            (
+                "double",
+                "worse",
+                "triple",
+                "more",
+                "wrong",
+                "boundary",
+                "same",
+                "hang",
+                "best",
+                "crash",
+            ),
+            start=1,
+        )
+    }
     assert {titles[str(hyp)]: end for hyp, end in endings.items()} == {
         "double": ("promoted", "holdout_validated"),
         "worse": ("retired", "contradicted"),
@@ -90,15 +104,20 @@ def test_four_lanes_reach_every_ending_and_leave_the_repository_as_it_was(
         for event in context.follower.by_revision.values()
         if isinstance(event, EvaluationRecorded)
     ]
-    assert {"regression", "correctness", "boundary", "flat", "unscored", "improved"} <= set(verdicts)
+    assert {"regression", "correctness", "boundary", "flat", "unscored", "improved"} <= set(
+        verdicts
+    )
     retries = [e for e in context.follower.by_revision.values() if isinstance(e, RetryRecorded)]
     assert any(event.retry.stop_reason == "base_conflict" for event in retries)
     assert goal["target_met"] == "1"
     assert git(repository, "show", "labmates/tiny-1/champion:value.txt") == "6\n"
     assert snapshot(repository) == before
     assert list((store_home / "worktrees" / "tiny-1").iterdir()) == []
-    assert all(item.state in {"promoted", "retired"} for item in state.items.values()
-               if item.kind == "hypothesis")
+    assert all(
+        item.state in {"promoted", "retired"}
+        for item in state.items.values()
+        if item.kind == "hypothesis"
+    )
 
 
 @pytest.mark.timeout(170)
