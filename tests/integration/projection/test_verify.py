@@ -273,3 +273,15 @@ def test_derived_state_that_disagrees_with_the_events_is_a_contradiction(
 
     assert found.exit_code() == 6
     assert [each.name for each in found.derived if not each.passed] == ["champion_commit"]
+
+
+def test_an_added_event_of_bytes_that_are_no_text_is_named(
+    own: Scenario, redis_client: redis.Redis
+) -> None:
+    key = keys.events(own.goal_id, Stream.EXECUTOR)
+    entry_id = redis_client.xadd(key, Fields({"type": "spent", b"\xff\xfe": b"\x80"}))
+
+    found = verify(own.reader)
+
+    assert found.exit_code() == 6
+    assert named(found, str(entry_id))
