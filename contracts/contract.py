@@ -52,6 +52,7 @@ class Evaluation(Record):
     max_relative_spread: Number | None = Field(default=None, gt=0)
     guard: str = ""
     required_artifacts: tuple[str, ...] = ()
+    compatibility: tuple[str, ...] = ()
     bounds: tuple[Number, Number] | None = None
 
     @field_validator("bounds")

@@ -42,7 +42,7 @@ __all__ = [
 def _base_current(ctx: Context) -> bool:
     start = start_of(ctx)
     base = start.base_revision if start else ctx.item.base_revision
-    return base == ctx.goal.champion_revision and (start is not None or bool(ctx.item.attempt))
+    return base > 0 and base == ctx.goal.champion_revision
 
 
 GUARD_CHECKS: dict[str, Callable[[Context], bool]] = {

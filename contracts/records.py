@@ -185,6 +185,15 @@ class Measurement(Record):
     isolation: str = "none"
 
 
+class Comparison(Record):
+    """A score beside another: the baseline's, the parent's, the champion's of the time."""
+
+    against: Literal["baseline", "parent", "champion"]
+    hypothesis_id: str | None = None
+    value: Number = Field(description="the other's score, in the metric's unit")
+    ratio: Number | None = Field(default=None, description="this score over the other's")
+
+
 class Evaluation(Record):
     """`research_evaluation_v0`: the evaluator's own measurement of the dev split, and its checks."""
 
@@ -193,6 +202,7 @@ class Evaluation(Record):
     evidence_revision: int
     measurement: Measurement
     checks: tuple[Check, ...]
+    comparisons: tuple[Comparison, ...] = ()
     verdict: Verdict
     failure_kind: FailureKind | None = None
     failure: str | None = None

@@ -48,13 +48,16 @@ def row_json(row: AttemptRow) -> dict[str, Any]:
 
 def table(view: View, *, width: int = 80) -> list[str]:
     """List all attempts; the last column is cut, nothing wraps."""
-    lines = [f"{'#':>3}  {'change':<20}  {'dev':>8}  {'held':>8}  {'result':<22}  reason"]
+    wide = min(20, max((len(inert(row.title)) for row in view.attempts), default=0))
+    wide = max(wide, len("change"))
+    result = max((len(inert(row.result)) for row in view.attempts), default=0)
+    lines = [f"{'#':>3}  {'change':<{wide}}  {'dev':>7}  {'held':>7}  {'result':<{result}}  reason"]
     for row in view.attempts:
         dev = f"{row.dev.value:.2f}" if row.dev else NONE
         held = f"{row.held.value:.2f}" if row.held else NONE
         lines.append(
-            f"{row.number:>3}  {cut(inert(row.title), 20):<20}  {dev:>8}  {held:>8}  "
-            f"{cut(inert(row.result), 22):<22}  {inert(row.reason)}"
+            f"{row.number:>3}  {cut(inert(row.title), wide):<{wide}}  {dev:>7}  {held:>7}  "
+            f"{inert(row.result):<{result}}  {inert(row.reason)}"
         )
     if not view.attempts:
         return ["No attempt was started yet."]

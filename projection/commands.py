@@ -4,16 +4,17 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
 from contracts.canonical import canonical
 from contracts.errors import UsageError
 from contracts.goals import open_reader
+from contracts.options import goal_options
 from contracts.store.reader import Reader
 from contracts.text import NONE, inert
 from projection import attempts
@@ -30,31 +31,6 @@ from projection.verify import verify as verify_goal
 from projection.verify import verify_snapshot
 from projection.verify_text import verification_lines
 from projection.view import view_of
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def goal_options(command: F) -> F:
-    """Add `--goal-id`, `--store` and `--json`."""
-    for option in (
-        click.option("--json", "as_json", is_flag=True, help="Print one JSON document."),
-        click.option(
-            "--store",
-            envvar="LABMATES_STORE_URL",
-            default="",
-            metavar="URL",
-            help="redis://, rediss:// or unix://; the embedded server if left out.",
-        ),
-        click.option(
-            "--goal-id",
-            envvar="LABMATES_GOAL_ID",
-            default="",
-            metavar="GOAL",
-            help="The goal; the store's only one if left out.",
-        ),
-    ):
-        command = option(command)
-    return command
 
 
 @contextmanager

@@ -3,11 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from contracts.chain import ChainReport, Entry, verify_chains
 from contracts.errors import UsageError
 from contracts.replay import replay
 from contracts.replay_state import GoalState, Violation
+from contracts.store import keys
 from contracts.store.reader import Reader
 from contracts.words import Stream
 
@@ -38,6 +40,24 @@ class Snapshot:
         return int(text) if text.isdigit() else 0
 
 
+def _entries(reader: Reader, stream: Stream) -> list[Entry]:
+    """Read a stream; bytes that are no text, which only a stranger writes, are escaped."""
+    try:
+        return [(entry_id, fields) for entry_id, fields in reader.entries(stream)]
+    except UnicodeDecodeError:
+        key = keys.events(reader.goal_id, stream)
+        # redis-py's own switch to hand out bytes; nothing of it is imported here.
+        raw: Any = reader.client.execute_command("XRANGE", key, "-", "+", NEVER_DECODE=True)  # type: ignore[no-untyped-call]
+
+        def text(value: bytes) -> str:
+            return value.decode(errors="backslashreplace")
+
+        return [
+            (text(entry_id), {text(name): text(value) for name, value in fields.items()})
+            for entry_id, fields in raw
+        ]
+
+
 def read_snapshot(reader: Reader) -> Snapshot:
     """Read goal, streams and heads so that they belong together.
 
@@ -51,7 +71,7 @@ def read_snapshot(reader: Reader) -> Snapshot:
     for _ in range(SNAPSHOT_TRIES):
         entries: dict[Stream, list[Entry]] = {}
         for stream in Stream:
-            entries[stream] = [(entry_id, fields) for entry_id, fields in reader.entries(stream)]
+            entries[stream] = _entries(reader, stream)
         heads = reader.heads()
         after = reader.require_goal()
         if after.get("rev") == goal.get("rev"):
@@ -61,7 +81,7 @@ def read_snapshot(reader: Reader) -> Snapshot:
     known: dict[Stream, list[Entry]] = {
         stream: [
             (entry_id, fields)
-            for entry_id, fields in reader.entries(stream)
+            for entry_id, fields in _entries(reader, stream)
             if not fields.get("rev", "").isdigit() or int(fields["rev"]) <= limit
         ]
         for stream in Stream

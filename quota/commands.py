@@ -1,6 +1,5 @@
 """`labmates quota should-run | claim | renew | release | spend | frontier`."""
 
-import math
 import sys
 from typing import Any
 
@@ -133,7 +132,7 @@ def spend(agent_id: str, usd: float, goal_id: str, store: str, *, as_json: bool)
     Example:
       labmates quota spend --agent-id executor-1 --usd 0.22
     """  # noqa: D301 - click's mark for lines that stay as they are
-    if not math.isfinite(usd) or not 0 <= usd <= MAX_USD:
+    if not 0 <= usd <= MAX_USD:  # refuses nan too
         message = f"--usd must be a number from 0 to {MAX_USD:.0f}, not {usd}"
         raise UsageError(message)
     reader, writer = _open(goal_id, store)
@@ -169,7 +168,11 @@ def show_frontier(agent_id: str, goal_id: str, store: str, *, as_json: bool) -> 
 
 def _frontier_text(document: dict[str, Any]) -> str:
     agent, reason = inert(document["agent_id"]), document["reason"]
-    lines = [f"{agent}: {reason}, {document['goal_id']} rev {document['revision']}", ""]
+    lines = [f"{agent}: {reason}, {document['goal_id']} rev {document['revision']}"]
+    if chosen := document["selected"]:
+        named = "  ".join(part for part in (chosen["todo_id"], chosen["hypothesis_id"]) if part)
+        lines.append(f"selected: {inert(named)}, {chosen['allowed_action']}")
+    lines.append("")
     sections = (
         ("RUNNABLE", "runnable", "allowed_action"),
         ("BLOCKED", "blocked", "blocked_by"),

@@ -18,6 +18,7 @@ _ROLE_EMPTY = {
     "proposer": "nothing to propose, settle or sign",
     "executor": "no hypothesis on the frontier is ready to try",
 }
+_NOT_FOR_MONEY = ("blocked_by_gate", "goal_paused", "lane_taken_over", "frontier_empty")
 _TARGET = {
     "select": "frontier_selected",
     "evaluate": "evaluated",
@@ -53,7 +54,7 @@ def render(document: Mapping[str, Any], *, width: int = WIDTH, colour: bool = Fa
         rows += _waits(document)
     if document["reason"] not in {"budget_exhausted", "agent_unknown", "role_mismatch"}:
         budget = line(document["budget"], parallel=bool(selected))
-        cause = "" if selected or document["reason"] == "parallel_limit" else "not the cause: "
+        cause = "not the cause: " if document["reason"] in _NOT_FOR_MONEY else ""
         rows.append(("budget", cause + budget))
     if document["reason"] == "budget_exhausted" and not wait:
         rows.append(("then", "the goal escalates with this gap in its report, once nothing runs"))

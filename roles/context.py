@@ -1,5 +1,6 @@
 """What every worker of a goal needs: the store's two sides, the contract, the repository."""
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +23,7 @@ class GoalContext:
         contract: The approved (or proposed) contract, its hash checked.
         git: The user's repository, through the hardened wrapper.
         home: LABMATES_HOME.
+        store: The store's address as it was asked for; empty means the embedded server.
         follower: The goal's events so far, by revision.
     """
 
@@ -32,6 +34,7 @@ class GoalContext:
     follower: Follower
     git: Git
     home: Path
+    store: str = ""
 
     @property
     def folder(self) -> Path:
@@ -47,7 +50,8 @@ def open_context(goal_id: str, *, url: str | None = None) -> GoalContext:
         PreconditionError: The goal's repository is not known on this machine.
         StoreError: The store cannot be used.
     """
-    address = store_url(url)
+    asked = url or os.environ.get("LABMATES_STORE_URL", "")
+    address = store_url(asked)
     client = connect(address)
     ensure_library(client)
     reader = Reader(client, goal_id, url=address)
@@ -60,4 +64,5 @@ def open_context(goal_id: str, *, url: str | None = None) -> GoalContext:
         follower=Follower(reader),
         git=Git(repository_of(goal_id)),
         home=labmates_home(),
+        store=asked,
     )

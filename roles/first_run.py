@@ -10,7 +10,8 @@ from contracts.errors import PreconditionError
 from contracts.words import Split, StopReason
 from roles.contract_file import PlannedContract
 from roles.git import Git
-from roles.measurement import Bench, Round
+from roles.measurement import Bench
+from roles.rounds import Round
 
 _SEED = 1
 _LINES = 4

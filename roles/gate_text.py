@@ -5,10 +5,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from contracts.errors import RecordsError
 from contracts.records import Check, Evaluation, Holdout, Measurement
 from contracts.store.reader import Reader
 from contracts.text import NONE, duration, ends, fact, inert, interval, score, table
 from contracts.words import Stream
+from roles.goals import contract_of
 from roles.shown_gate import ShownGate
 
 _LABEL = 12
@@ -35,7 +37,7 @@ def measured(
     return evaluation, holdout
 
 
-def gate_text(reader: Reader, gate: ShownGate, *, unit: str = "", width: int = 80) -> str:
+def gate_text(reader: Reader, gate: ShownGate, *, width: int = 80) -> str:
     """Give the whole page of one gate."""
     item, body = gate.item, gate.body
     kind = inert(gate.fields.get("kind", ""))
@@ -55,7 +57,7 @@ def gate_text(reader: Reader, gate: ShownGate, *, unit: str = "", width: int = 8
         lines += _fact("Change", f"commit {commit}      labmates attempt show {attempt}", width)
     evaluation, holdout = measured(reader, item["id"], item.get("attempt", ""))
     if evaluation or holdout:
-        lines += ["", *_numbers(evaluation, holdout, unit, width), ""]
+        lines += ["", *_numbers(evaluation, holdout, _unit(reader), width), ""]
     for label, name in (
         ("After yes", "after_yes"),
         ("After no", "after_no"),
@@ -93,6 +95,13 @@ def gate_document(reader: Reader, gate: ShownGate) -> dict[str, Any]:
         "holdout": holdout.to_json_dict() if holdout else None,
         "decided_by": gate.fields.get("by") or None,
     }
+
+
+def _unit(reader: Reader) -> str:
+    try:
+        return inert(contract_of(reader).evaluation.unit)
+    except RecordsError:
+        return ""  # `labmates verify` names it
 
 
 def _fact(label: str, text: str, width: int) -> list[str]:

@@ -4,12 +4,16 @@ import signal
 import sys
 import time
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
 from contracts.errors import PreconditionError, RefusedError
 from roles.options import goal_options, print_document
+
+if TYPE_CHECKING:
+    from roles.context import GoalContext
+    from roles.launch import Lanes
 
 
 @click.command(epilog="Example: labmates up --headless --lanes executor=2")
@@ -27,18 +31,20 @@ def up(
     Ends with 0 when the goal is done, 1 when it escalates, 130 on Ctrl-C (once: the steps under
     way end; twice: they are handed back).
     """
-    from contracts.goals import open_reader  # noqa: PLC0415 - help stays quick
-    from roles.context import open_context  # noqa: PLC0415
-    from roles.goals import operator_name  # noqa: PLC0415
-    from roles.launch import Lanes, lanes_from, live_lanes, register_lanes  # noqa: PLC0415
+    from contracts.goals import open_reader
+    from roles.context import open_context
+    from roles.contract_file import require_unchanged
+    from roles.goals import operator_name, repository_of
+    from roles.launch import Lanes, lanes_from, live_lanes, register_lanes
 
     wanted = lanes_from(lanes)
     reader = open_reader(goal_id, store=store)
-    context = open_context(reader.goal_id, url=reader.url)
+    context = open_context(reader.goal_id, url=store)
     goal = context.reader.require_goal()
     if goal.get("status") != "approved":
         message = f"the contract of {context.goal_id} is not approved"
         raise RefusedError(message, reason="contract_unapproved", mend=[["labmates", "plan"]])
+    require_unchanged(context.reader, repository_of(context.goal_id))
     running = live_lanes(context)
     if running:
         document = {"goal_id": context.goal_id, "running": sorted(running), "started": []}
@@ -52,7 +58,7 @@ def up(
         mend = [["labmates", "up", "--headless"]]
         raise PreconditionError(message, mend=mend, tail="Nothing was started.")
     register_lanes(context, wanted, operator_name())
-    started = Lanes(context, reader.url)
+    started = Lanes(context)
     started.start(wanted)
     names = [agent for agent, _ in wanted]
     if not as_json:
@@ -64,7 +70,7 @@ def up(
     raise SystemExit(_attend(context, started, as_json=as_json))
 
 
-def _attend(context: Any, started: Any, *, as_json: bool) -> int:
+def _attend(context: "GoalContext", started: "Lanes", *, as_json: bool) -> int:
     """Stay with the lanes until they end; one line for each move of an item."""
     asked = 0
 
@@ -84,7 +90,7 @@ def _attend(context: Any, started: Any, *, as_json: bool) -> int:
         time.sleep(0.1)  # the lanes are processes: there is nothing here to wait on at once
     if not as_json:
         _print_events(context)
-    decision = context.reader.should_run(f"{'curator'}-1", brief=True)
+    decision = context.reader.should_run("curator-1", brief=True)
     phase = str(decision.get("phase"))
     outcome = {"goal_id": context.goal_id, "phase": phase, "gave_up": started.given_up()}
     if as_json:
@@ -96,7 +102,7 @@ def _attend(context: Any, started: Any, *, as_json: bool) -> int:
     return {"done": 0, "escalate": 1}.get(phase, 70 if started.given_up() else 1)
 
 
-def _print_events(context: Any) -> None:
+def _print_events(context: "GoalContext") -> None:
     for event in context.follower.catch_up():
         if event.to_state and event.hypothesis_id:
             who = f"{event.agent_id:<12} {event.hypothesis_id}"
@@ -113,12 +119,12 @@ def down(goal_id: str, store: str, patience: float, *, as_json: bool) -> None:
 
     A running attempt is ended as `needs_retry` when its lane does not end in time.
     """
-    from contracts.goals import open_reader  # noqa: PLC0415 - help stays quick
-    from roles.context import open_context  # noqa: PLC0415
-    from roles.launch import end_lanes  # noqa: PLC0415
+    from contracts.goals import open_reader
+    from roles.context import open_context
+    from roles.launch import end_lanes
 
     reader = open_reader(goal_id, store=store)
-    context = open_context(reader.goal_id, url=reader.url)
+    context = open_context(reader.goal_id, url=store)
 
     def tell(text: str) -> None:
         if not as_json:

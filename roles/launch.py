@@ -86,7 +86,6 @@ class Lanes:
     """
 
     context: GoalContext
-    url: str
     stopping: bool = False
     _running: dict[tuple[str, Role], _Running] = field(default_factory=dict)
 
@@ -100,8 +99,9 @@ class Lanes:
     def _spawn(self, agent_id: str, role: Role) -> "subprocess.Popen[bytes]":
         argv = [*program(), "worker", "--role", role, "--agent-id", agent_id]
         argv += ["--goal-id", self.context.goal_id]
-        environment = {**os.environ, "LABMATES_STORE_URL": self.url}
-        environment["LABMATES_HOME"] = str(self.context.home)
+        environment = {**os.environ, "LABMATES_HOME": str(self.context.home)}
+        if self.context.store:
+            environment["LABMATES_STORE_URL"] = self.context.store
         with (self.context.folder / "logs" / f"{agent_id}.log").open("ab") as log:
             return subprocess.Popen(
                 argv,
@@ -139,6 +139,10 @@ class Lanes:
                 with contextlib.suppress(ProcessLookupError):
                     lane.process.send_signal(signal.SIGTERM)
 
+    def processes(self) -> "list[subprocess.Popen[bytes]]":
+        """Give the lanes' processes, each the first of its session."""
+        return [lane.process for lane in self._running.values()]
+
     def given_up(self) -> list[str]:
         """List the lanes whose worker died too often."""
         return [agent for (agent, _), lane in self._running.items() if lane.ended == GAVE_UP]
@@ -165,7 +169,7 @@ def end_lanes(
     for agent_id, (pid, _) in waiting.items():
         tell(f"{agent_id}: ends after its step (pid {pid})")
     for number, limit in enumerate((patience_s, 10.0, 5.0)):
-        for agent_id, (pid, start) in waiting.items():
+        for pid, start in waiting.values():
             if not is_dead_here(os.uname().nodename, str(pid), start):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL if number == 2 else signal.SIGTERM)

@@ -1,66 +1,24 @@
-"""Measure a commit: rounds in fresh checkouts, champion and candidate in interleaved pairs.
+"""Measure a commit: champion and candidate in interleaved pairs of rounds, and what they show.
 
-One round is one run of the contract's command in a checkout that was made for it, with the
-protected files of the approved base laid over the commit. The score comes on the channel of the
-contract; a number is finite and within bounds, or there is none. The candidate's failure is told
-apart from the champion's: a champion that gives no score is the machine's fault.
+Both sides of a pair get the same seed, drawn for it. A champion that gives no score is the
+machine's fault; the first round in which the candidate gives none ends the measurement.
 """
 
 import secrets
-import shlex
-import shutil
-import tempfile
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Literal
 
 from contracts import records
-from contracts.contract import ResearchContract
-from contracts.errors import MachineError, UsageError
+from contracts.errors import MachineError
 from contracts.words import EvalStatus, MetricStatus, Split, StopReason
 from roles import paired
-from roles.checkout import checkout_fresh
-from roles.git import Git
-from roles.process import EndedBy, ProcessOutcome, base_env, run
-from roles.score import NoScore, parse_score
-from roles.worktree import remove_tree
+from roles.rounds import Round, Rounds
 
-RESULT_LIMIT_BYTES = 1_000_000
 _DECIDED = {
     "improved": MetricStatus.IMPROVED,
     "flat": MetricStatus.FLAT,
     "regressed": MetricStatus.REGRESSED,
 }
-_STOPPED_BY = {
-    EndedBy.TIMEOUT: StopReason.TIMEOUT,
-    EndedBy.SILENCE: StopReason.SILENT,
-    EndedBy.OUT_OF_MEMORY: StopReason.OUT_OF_MEMORY,
-    EndedBy.SIGNAL: StopReason.CRASH,
-}
-
-
-class StoppedError(MachineError):
-    """The lane was told to stop while a measurement ran."""
-
-    code = "stopped"
-
-
-@dataclass(frozen=True, slots=True)
-class Round:
-    """One run of the command.
-
-    Attributes:
-        score: The number, or None.
-        failure: Why there is none: `wrong` (the evaluator says the result is wrong) or the reason
-            of an attempt without a score.
-        label: What to show instead of a score.
-    """
-
-    score: float | None
-    failure: Literal["", "wrong"] | StopReason
-    label: str
-    process: ProcessOutcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,102 +30,8 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True)
-class Bench:
-    """Runs rounds for one contract.
-
-    Attributes:
-        scratch: A folder of ours; every round gets a new one in it, removed afterwards.
-        log_path: Where the raw output of all rounds goes.
-        stop: Asked while a child runs; True ends the measurement with `StoppedError`.
-        tell: Told of each pair, for people who watch.
-    """
-
-    contract: ResearchContract
-    git: Git
-    scratch: Path
-    log_path: Path
-    stop: Callable[[], bool]
-    tell: Callable[[str], None] = field(default=lambda _text: None)
-
-    def command(self, split: Split) -> list[str]:
-        """Give the contract's command for a split, `python` being the contract's interpreter."""
-        evaluation = self.contract.evaluation
-        text = evaluation.dev if split is Split.DEV else (evaluation.holdout or "")
-        argv = shlex.split(text)
-        if argv and argv[0] in {"python", "python3"}:
-            argv[0] = self.contract.environment.python
-        return argv
-
-    def round(self, commit: str, split: Split, seed: int | None) -> Round:
-        """Run the command once on a commit.
-
-        Raises:
-            StoppedError: The lane was told to stop.
-            MachineError: The checkout could not be made.
-        """
-        self.scratch.mkdir(parents=True, exist_ok=True)
-        folder = Path(tempfile.mkdtemp(prefix="round-", dir=self.scratch))
-        try:
-            return self._round(folder, commit, split, seed)
-        finally:
-            remove_tree(folder)
-
-    def _round(self, folder: Path, commit: str, split: Split, seed: int | None) -> Round:
-        contract = self.contract
-        base = contract.base_commit
-        try:
-            tree = checkout_fresh(
-                self.git, commit, folder / "tree", base, contract.context.protected
-            )
-        except UsageError as error:  # a link that leaves the tree, a name no file may have
-            return Round(None, "wrong", error.message, _no_process())
-        result = folder / "out" / "result.json"
-        for name in ("home", "tmp", "out"):
-            (folder / name).mkdir()
-        extra = dict(contract.environment.env)
-        extra |= {"PYTHONDONTWRITEBYTECODE": "1", "LABMATES_SPLIT": split}
-        if contract.evaluation.channel == "file":
-            extra["LABMATES_RESULT"] = str(result)
-        if seed is not None:
-            extra["LABMATES_SEED"] = str(seed)
-        process = run(
-            self.command(split),
-            cwd=tree,
-            env=base_env(extra, home=folder / "home", tmp=folder / "tmp"),
-            timeout_s=contract.environment.timeout_s,
-            log_path=self.log_path,
-            stop=self.stop,
-        )
-        return self._judge(process, result)
-
-    def _judge(self, process: ProcessOutcome, result: Path) -> Round:
-        if process.ended_by is EndedBy.STOPPED:
-            message = "the measurement was stopped"
-            raise StoppedError(message)
-        if process.ended_by is EndedBy.TIMEOUT:
-            limit = self.contract.environment.timeout_s
-            return Round(None, StopReason.TIMEOUT, f"timeout {limit:g} s", process)
-        if process.ended_by in _STOPPED_BY:
-            reason = _STOPPED_BY[process.ended_by]
-            return Round(None, reason, str(reason), process)
-        if process.exit_code == 127:
-            message = f"the evaluation command cannot be run: {process.argv[0]}"
-            raise MachineError(message, facts={"stderr": process.stderr[-500:]})
-        text = None
-        if result.is_file() and not result.is_symlink():
-            with result.open(encoding="utf-8", errors="replace") as stream:
-                text = stream.read(RESULT_LIMIT_BYTES)
-        found = parse_score(process.stdout, text, self.contract.evaluation.channel)
-        if isinstance(found, NoScore):
-            return _no_score(found, process)
-        if not process.ok:
-            return Round(None, StopReason.CRASH, f"exit code {process.exit_code}", process)
-        if found.passed is False:
-            return Round(None, "wrong", found.label or "failed", process)
-        bounds = self.contract.evaluation.bounds
-        if bounds is not None and not bounds[0] <= found.value <= bounds[1]:
-            return Round(None, "wrong", f"out of bounds {found.value:g}", process)
-        return Round(found.value, "", "", process)
+class Bench(Rounds):
+    """Measures by rounds: one commit alone, or a candidate against the champion."""
 
     def alone(self, commit: str, split: Split) -> Measured:
         """Measure one commit by itself, as the baseline is.
@@ -210,6 +74,7 @@ class Bench:
         rounds: list[Round] = []
         seeds: list[int] = []
         failed: Round | None = None
+        expected: dict[str, object] = {}
         for number, side in enumerate(paired.schedule(evaluation.pairs)):
             seed = self._seed(seeds) if number % 2 == 0 else (seeds[-1] if seeds else None)
             if side == "A":
@@ -217,6 +82,10 @@ class Bench:
             else:
                 found = self.round(commit, split, seed)
                 rounds.append(found)
+            if side == "A" and not scores["A"]:
+                expected = self._fields(found)
+            elif self._fields(found) != expected:
+                found = _incompatible(found, self._fields(found), expected)
             if found.score is None:
                 failed = found
                 break
@@ -265,36 +134,9 @@ class Bench:
         )
         return Measured(measurement)
 
-    def guard(self, commit: str) -> tuple[bool, str]:
-        """Run the contract's guard command on a commit; gives whether it passed, and its tail."""
-        argv = shlex.split(self.contract.evaluation.guard)
-        if argv[0] in {"python", "python3"}:
-            argv[0] = self.contract.environment.python
-        self.scratch.mkdir(parents=True, exist_ok=True)
-        folder = Path(tempfile.mkdtemp(prefix="guard-", dir=self.scratch))
-        try:
-            tree = checkout_fresh(
-                self.git,
-                commit,
-                folder / "tree",
-                self.contract.base_commit,
-                self.contract.context.protected,
-            )
-            (folder / "home").mkdir()
-            process = run(
-                argv,
-                cwd=tree,
-                env=base_env(dict(self.contract.environment.env), home=folder / "home", tmp=folder),
-                timeout_s=self.contract.environment.timeout_s,
-                log_path=self.log_path,
-                stop=self.stop,
-            )
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
-        if process.ended_by is EndedBy.STOPPED:
-            message = "the guard was stopped"
-            raise StoppedError(message)
-        return process.ok, (process.stderr or process.stdout)[-400:]
+    def _fields(self, found: Round) -> dict[str, object]:
+        """Give what must agree in all rounds: the contract's compatibility fields."""
+        return {name: found.detail.get(name) for name in self.contract.evaluation.compatibility}
 
     def _seed(self, seeds: list[int]) -> int | None:
         if self.contract.evaluation.seed != "drawn":
@@ -330,35 +172,15 @@ class Bench:
         )
 
 
-def _no_score(found: NoScore, process: ProcessOutcome) -> Round:
-    """Tell a result that is wrong from an attempt that gave none."""
-    label = found.label or "no score"
-    if label.startswith("timeout"):
-        return Round(None, StopReason.TIMEOUT, label, process)
-    if label.startswith("crash") or not (process.ok or found.said):
-        return Round(None, StopReason.CRASH, label, process)
-    if found.said:
-        return Round(None, "wrong", label, process)
-    return Round(None, StopReason.PARSE_ERROR, f"{label} {found.detail}".strip()[:120], process)
+def _incompatible(found: Round, has: dict[str, object], expected: dict[str, object]) -> Round:
+    if found.score is None:
+        return found
+    name = next(name for name in expected if has[name] != expected[name])
+    label = f"{name} is {has[name]}, not {expected[name]}"[:80]
+    return Round(None, "wrong", label, found.process)
 
 
 def _spread(found: paired.Spread) -> records.Spread:
     return records.Spread(
         value=found.value, low=found.low, high=found.high, n=found.n, level=found.level
-    )
-
-
-def _no_process() -> ProcessOutcome:
-    from datetime import UTC, datetime  # noqa: PLC0415 - rare
-
-    return ProcessOutcome(
-        argv=("checkout",),
-        started_at=datetime.now(UTC),
-        duration_s=0.0,
-        exit_code=None,
-        signal=None,
-        ended_by=EndedBy.EXIT,
-        stdout="",
-        stderr="",
-        output_bytes=0,
     )

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from contracts.canonical import canonical
-from contracts.errors import UsageError
+from contracts.errors import RefusedError, UsageError
 from contracts.goals import open_reader
 from contracts.ids import AGENT_ID_PATTERN, is_agent_id
 from contracts.records import AgentRegistration, Gate, GateDecision
@@ -32,6 +32,7 @@ _FOLLOWS = {
     GateKind.OWNER: ("evaluator and curator sign", "it is retired with your reason as evidence"),
     GateKind.POISON: ("the item may be tried again", "it is retired with your reason as evidence"),
 }
+_ENDED = ("promoted", "retired", "closed")
 _OPENABLE = ("owner", "merge", "publication", "poison")
 _reason_option = click.option("--reason", default="", help="Why; it goes on record.")
 
@@ -330,9 +331,13 @@ def gate_open(
         meanwhile="nobody can take the item; the other lanes go on",
     )
     body = canonical({"gate": record.to_json_dict()})
-    if not opened.reader.item(todo_id):
+    state = opened.reader.item(todo_id).get("state", "")
+    if not state:
         message = f"there is no todo {todo_id!r} in {opened.goal_id}"
         raise UsageError(message, mend=[["labmates", "status"]])
+    if state in _ENDED:
+        message = f"{todo_id} is {state} already; no gate can hold it"
+        raise RefusedError(message, reason="todo_ended", missing="an item that has not ended")
     name = opened.writer.open_gate(operator=operator_name(), todo_id=todo_id, kind=kind, body=body)
     document = {"gate_id": name, "todo_id": todo_id, "kind": kind}
     text = f"{name} holds {todo_id} until it is decided: labmates gate show {name}"

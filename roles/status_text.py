@@ -26,7 +26,8 @@ def status_text(document: dict[str, Any], *, width: int = 80) -> str:
     lines += _budget(document["budget"])
     lanes = document["lanes"]
     if lanes and all(lane["state"] == "down" for lane in lanes):
-        lines += ["", "Start them: labmates up"]
+        over = document["phase"] in {"done", "escalate"}
+        lines += ["", "Read it: labmates report" if over else "Start them: labmates up"]
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 

@@ -21,7 +21,8 @@ import structlog
 from contracts.canonical import canonical
 from contracts.errors import LabmatesError, RefusedError, StoreError, StoreUnreachableError
 from contracts.store import keys
-from contracts.store.connect import BLOCK_LIMIT_S
+from contracts.store.connect import BLOCK_LIMIT_S, wait_for_answer
+from contracts.store.embedded import ensure_server
 from contracts.words import Reason, Role
 from roles.champion import move_champion_ref
 from roles.context import open_context
@@ -151,7 +152,7 @@ def _step(lane: Lane) -> None:
     except StoreUnreachableError:
         raise
     except LabmatesError as error:
-        log.error("step_failed", todo=held.todo_id, error=error.message, facts=error.facts)
+        log.warning("step_failed", todo=held.todo_id, error=error.message, facts=error.facts)
         _give_back(lane, "step_failed")
 
 
@@ -201,9 +202,15 @@ def _wait(lane: Lane, decision: dict[str, object]) -> None:
 
 
 def _wait_for_store(lane: Lane) -> None:
-    """Wait until the store answers; nothing is taken or lost meanwhile."""
-    from contracts.store.connect import wait_for_answer  # noqa: PLC0415 - rare
+    """Wait until the store answers; nothing is taken or lost meanwhile.
 
+    The embedded server is started again by whoever comes first; its data is there.
+    """
+    context = lane.context
+    start = None if context.store else ensure_server
     wait_for_answer(
-        lane.context.writer.client, stop=lambda: lane.stop.draining, url=lane.context.writer.url
+        context.writer.client,
+        start=start,
+        stop=lambda: lane.stop.draining,
+        url=context.writer.url,
     )

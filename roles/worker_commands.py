@@ -22,23 +22,23 @@ def worker(role: str, agent_id: str, goal_id: str | None, store: str | None, *, 
     TERM (or Ctrl-C) drains: the step under way ends, then the worker leaves. A second one hands
     the step back. A worker that dies is started again by its lane.
     """
-    from roles.lives import CHILD_MARK, end_with_parent, keep_alive  # noqa: PLC0415 - stays light
-    from roles.program import program  # noqa: PLC0415
+    from roles.lives import CHILD_MARK, end_with_parent, keep_alive
+    from roles.program import program
 
     if CHILD_MARK not in os.environ:
         raise SystemExit(keep_alive([*program(), *sys.argv[1:]]))
     end_with_parent()
-    from contracts.goals import open_reader  # noqa: PLC0415
-    from contracts.words import Role  # noqa: PLC0415
-    from roles.logs import log_to_stderr  # noqa: PLC0415
-    from roles.worker import run_worker  # noqa: PLC0415
+    from contracts.goals import open_reader
+    from contracts.words import Role
+    from roles.logs import log_to_stderr
+    from roles.worker import run_worker
 
     if role not in {str(each) for each in Role}:
-        from contracts.errors import UsageError  # noqa: PLC0415
+        from contracts.errors import UsageError
 
         message = f"there is no role {role!r}"
         raise UsageError(message, facts={"roles": ", ".join(Role)}, mend=[["labmates", "roles"]])
     log_to_stderr()
     reader = open_reader(goal_id or "", store=store or "")
     reader.client.close()
-    raise SystemExit(run_worker(reader.goal_id, agent_id, Role(role), url=reader.url, stay=stay))
+    raise SystemExit(run_worker(reader.goal_id, agent_id, Role(role), url=store, stay=stay))

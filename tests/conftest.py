@@ -13,6 +13,7 @@ import redis
 
 from contracts.store.connect import connect
 from contracts.store.embedded import ServerStatus, ensure_server, server_status, stop_server
+from tests.tiny import RunLanes, lanes_of_a_test
 
 
 @contextmanager
@@ -124,3 +125,10 @@ def server_of_home(store_home: Path) -> Iterator[str]:
     url = ensure_server(store_home)
     yield url
     stop_server(store_home)
+
+
+@pytest.fixture
+def run_lanes() -> Iterator[RunLanes]:
+    """Start lanes as processes; none of them outlives the test."""
+    with lanes_of_a_test() as run:
+        yield run

@@ -9,7 +9,7 @@ import hashlib
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-import redis
+import redis  # noqa: TC002 - a dataclass reads its annotations
 
 from contracts import records as rec
 from contracts.canonical import canonical, sha256_hex

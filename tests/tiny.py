@@ -4,8 +4,12 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Protocol
+
+import psutil
 
 from contracts.store.connect import connect, store_url
 from contracts.store.library import ensure_library
@@ -13,10 +17,12 @@ from contracts.store.writer import Writer
 from roles.context import GoalContext, open_context
 from roles.contract_file import read_contract
 from roles.goals import create_goal
+from roles.launch import Lanes, lanes_from, register_lanes
 
 BENCH = """
 import json, os, sys, time
 from pathlib import Path
+from typing import Protocol
 text = Path("value.txt").read_text().strip()
 if text == "hang":
     time.sleep(600)
@@ -36,6 +42,7 @@ editable = ["value.txt"]
 protected = ["bench.py"]
 
 [environment]
+python = "{python}"
 timeout_s = {timeout_s}
 
 [evaluation]
@@ -87,7 +94,11 @@ def make_repository(
     folder.mkdir(parents=True)
     (folder / "value.txt").write_text("1\n")
     (folder / "bench.py").write_text(BENCH)
-    text = TOML.format(pairs=pairs, parallel=parallel, attempts=attempts, timeout_s=timeout_s)
+    # not `python3` of PATH: a shim there can cost ten times the round
+    python = Path(sys.base_prefix, "bin", "python3")
+    text = TOML.format(
+        pairs=pairs, parallel=parallel, attempts=attempts, timeout_s=timeout_s, python=python
+    )
     (folder / "labmates.toml").write_text(text)
     lines = []
     for number, (title, files) in enumerate(changes.items(), start=1):
@@ -121,7 +132,9 @@ def make_repository(
 
 def git(folder: Path, *arguments: str) -> str:
     """Run git with an identity of its own; gives its output."""
-    identity = [f"GIT_{who}_{what}" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")]
+    identity = [
+        f"GIT_{who}_{what}" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")
+    ]
     done = subprocess.run(
         ["git", *arguments],
         cwd=folder,
@@ -151,4 +164,41 @@ def labmates(*arguments: str, timeout_s: float = 60) -> "subprocess.CompletedPro
         capture_output=True,
         text=True,
         timeout=timeout_s,
+        check=False,
     )
+
+
+class RunLanes(Protocol):
+    """Starts the lanes of a goal; what is left of them ends with the test."""
+
+    def __call__(self, context: GoalContext, lanes: str = "") -> Lanes:
+        """Start one lane of each role, or as many as `lanes` says."""
+        ...
+
+
+@contextmanager
+def lanes_of_a_test() -> Iterator[RunLanes]:
+    """Give what starts lanes; at the end kill every process of theirs that still lives."""
+    started: list[Lanes] = []
+
+    def run(context: GoalContext, lanes: str = "") -> Lanes:
+        wanted = lanes_from(lanes)
+        register_lanes(context, wanted, "operator:test")
+        running = Lanes(context)
+        running.start(wanted)
+        started.append(running)
+        return running
+
+    try:
+        yield run
+    finally:
+        for lanes in started:
+            lanes.stopping = True
+            for process in lanes.processes():
+                if process.poll() is None:
+                    family = psutil.Process(process.pid).children(recursive=True)
+                    process.kill()
+                    process.wait()
+                    for child in family:
+                        with suppress(psutil.NoSuchProcess):
+                            child.kill()

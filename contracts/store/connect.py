@@ -265,27 +265,40 @@ def with_retries(fn: Callable[[], T], *, limit_s: float = 8.0, url: str = "") ->
         ) from error
 
 
-def wait_for_answer(client: redis.Redis, *, stop: Callable[[], bool], url: str = "") -> bool:
+def wait_for_answer(
+    client: redis.Redis,
+    *,
+    stop: Callable[[], bool],
+    start: Callable[[], object] | None = None,
+    url: str = "",
+) -> bool:
     """Ask until the store answers or `stop` says so; True if it answered.
 
     Waits longer from try to try, at most 2 s, and never writes.
+
+    Args:
+        client: Whose server is asked.
+        stop: Asked before each wait.
+        start: Starts the server where it is ours to start; called before each try.
+        url: As in `translate`.
     """
-    waits = tenacity.wait_exponential_jitter(initial=0.05, max=2.0, jitter=0.05)
     retrying = tenacity.Retrying(
-        retry=tenacity.retry_if_exception_type(StoreUnreachableError),
-        wait=waits,
+        retry=tenacity.retry_if_exception_type(StoreError),
+        wait=tenacity.wait_exponential_jitter(initial=0.05, max=2.0, jitter=0.05),
         stop=lambda _state: stop(),
         reraise=True,
     )
 
     def ask() -> None:
         try:
+            if start is not None:
+                start()
             client.ping()
         except redis.RedisError as error:
             raise translate(error, url=url) from error
 
     try:
         retrying(ask)
-    except StoreUnreachableError:
+    except StoreError:
         return False
     return True

@@ -1,16 +1,18 @@
 """The read side: streams and derived state, with reading commands only."""
 
-from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
-
-import redis
+from typing import TYPE_CHECKING, Any
 
 from contracts.errors import UsageError
 from contracts.store import keys
 from contracts.store.connect import with_retries
 from contracts.store.decision import Reply, as_dict
 from contracts.words import Stream
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import redis
 
 Entry = tuple[str, dict[str, str]]
 """An entry's id and its text fields."""

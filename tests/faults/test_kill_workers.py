@@ -3,7 +3,6 @@
 import os
 import random
 import signal
-import time
 from collections import Counter
 from pathlib import Path
 
@@ -11,27 +10,12 @@ import psutil
 import pytest
 
 from contracts.events import EvaluationRecorded
+from contracts.store.embedded import ensure_server, server_status
 from roles.context import GoalContext
-from roles.launch import Lanes, end_lanes, lanes_from, live_lanes, register_lanes
-from tests.integration.test_whole_run import replayed
+from roles.launch import end_lanes, live_lanes
+from tests.integration.test_whole_run import replayed, until_over
 from tests.support import wait_until
-from tests.tiny import git, make_goal, make_repository
-
-
-def running_lanes(context: GoalContext, lanes: str = "") -> Lanes:
-    wanted = lanes_from(lanes)
-    register_lanes(context, wanted, "operator:test")
-    running = Lanes(context, context.reader.url)
-    running.start(wanted)
-    return running
-
-
-def until_over(running: Lanes, context: GoalContext, limit_s: float = 120) -> None:
-    deadline = time.monotonic() + limit_s
-    while running.tend():
-        assert time.monotonic() < deadline, context.reader.goal()
-        time.sleep(0.05)
-    assert running.failed() == []
+from tests.tiny import RunLanes, git, make_goal, make_repository
 
 
 def assert_sound(context: GoalContext, repository: Path) -> None:
@@ -55,7 +39,7 @@ def assert_sound(context: GoalContext, repository: Path) -> None:
 @pytest.mark.timeout(200)
 @pytest.mark.parametrize("who", ["curator-1", "proposer-1", "executor-1", "evaluator-1"])
 def test_a_killed_worker_is_started_again_and_goes_on_where_it_was(
-    store_home: Path, server_of_home: str, tmp_path: Path, who: str
+    store_home: Path, server_of_home: str, run_lanes: RunLanes, tmp_path: Path, who: str
 ) -> None:
     del store_home, server_of_home
     seed = random.randrange(2**32)
@@ -63,7 +47,7 @@ def test_a_killed_worker_is_started_again_and_goes_on_where_it_was(
     draw = random.Random(seed)
     repository = make_repository(tmp_path / "repo")
     context = make_goal(repository, "tiny-kill")
-    running = running_lanes(context)
+    running = run_lanes(context)
     for _ in range(3):
         wait_until(lambda: who in live_lanes(context), description=f"{who} lives", timeout_s=30)
         target = context.reader.goal().get("rev", "0")
@@ -82,12 +66,12 @@ def test_a_killed_worker_is_started_again_and_goes_on_where_it_was(
 
 @pytest.mark.timeout(200)
 def test_a_killed_lane_lets_its_worker_drain_and_is_brought_back(
-    store_home: Path, server_of_home: str, tmp_path: Path
+    store_home: Path, server_of_home: str, run_lanes: RunLanes, tmp_path: Path
 ) -> None:
     del store_home, server_of_home
     repository = make_repository(tmp_path / "repo")
     context = make_goal(repository, "tiny-lane")
-    running = running_lanes(context)
+    running = run_lanes(context)
     wait_until(
         lambda: "executor-1" in live_lanes(context), description="the executor lives", timeout_s=30
     )
@@ -101,12 +85,12 @@ def test_a_killed_lane_lets_its_worker_drain_and_is_brought_back(
 
 @pytest.mark.timeout(200)
 def test_down_leaves_no_process_and_no_claim_and_up_goes_on(
-    store_home: Path, server_of_home: str, tmp_path: Path
+    store_home: Path, server_of_home: str, run_lanes: RunLanes, tmp_path: Path
 ) -> None:
     del store_home, server_of_home
     repository = make_repository(tmp_path / "repo")
     context = make_goal(repository, "tiny-down")
-    running = running_lanes(context)
+    running = run_lanes(context)
     wait_until(
         lambda: int(context.reader.goal().get("attempts_used", "0")) >= 2,
         description="two attempts",
@@ -119,6 +103,36 @@ def test_down_leaves_no_process_and_no_claim_and_up_goes_on(
     assert live_lanes(context) == {}
     claims = [context.reader.agent(agent).get("claim") for agent in context.reader.agent_ids()]
     assert not any(claims)
-    again = running_lanes(context)
+    again = run_lanes(context)
     until_over(again, context)
+    assert_sound(context, repository)
+
+
+@pytest.mark.timeout(200)
+def test_a_killed_server_comes_back_with_its_data_and_the_lanes_go_on(
+    store_home: Path, server_of_home: str, run_lanes: RunLanes, tmp_path: Path
+) -> None:
+    del server_of_home
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    draw = random.Random(seed)
+    repository = make_repository(tmp_path / "repo")
+    context = make_goal(repository, "tiny-server")
+    running = run_lanes(context)
+    for _ in range(3):
+        seen = int(context.reader.goal()["rev"])
+        step = draw.randrange(5, 30)
+        wait_until(
+            lambda: int(context.reader.goal()["rev"]) > seen + step or not running.tend(),  # noqa: B023
+            description="some events",
+            timeout_s=60,
+        )
+        pid = server_status(store_home).pid
+        assert pid is not None
+        before = int(context.reader.goal()["rev"])
+        os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: not psutil.pid_exists(pid), description="the server is gone")  # noqa: B023
+        ensure_server(store_home)
+        assert int(context.reader.goal()["rev"]) >= before
+    until_over(running, context)
     assert_sound(context, repository)

@@ -10,8 +10,8 @@ from contracts.events import Decided, EvaluationRecorded, RetryRecorded
 from contracts.replay import apply
 from contracts.replay_state import GoalState
 from roles.context import GoalContext
-from roles.launch import Lanes, lanes_from, register_lanes
-from tests.tiny import git, make_goal, make_repository
+from roles.launch import Lanes
+from tests.tiny import RunLanes, git, make_goal, make_repository
 
 
 def snapshot(repository: Path) -> dict[str, str]:
@@ -28,19 +28,14 @@ def snapshot(repository: Path) -> dict[str, str]:
     return found
 
 
-def run_to_the_end(context: GoalContext, lanes: str = "", timeout_s: float = 100) -> Lanes:
-    """Start the lanes and stay with them until they end."""
-    wanted = lanes_from(lanes)
-    register_lanes(context, wanted, "operator:test")
-    running = Lanes(context, context.reader.url)
-    running.start(wanted)
-    limit = time.monotonic() + timeout_s
+def until_over(running: Lanes, context: GoalContext, limit_s: float = 120) -> None:
+    """Stay with the lanes until they end."""
+    deadline = time.monotonic() + limit_s
     while running.tend():
-        assert time.monotonic() < limit, context.reader.goal()
+        assert time.monotonic() < deadline, context.reader.goal()
         time.sleep(0.05)
     assert running.failed() == []
     assert running.given_up() == []
-    return running
 
 
 def replayed(context: GoalContext) -> GoalState:
@@ -55,13 +50,13 @@ def replayed(context: GoalContext) -> GoalState:
 
 @pytest.mark.timeout(170)
 def test_four_lanes_reach_every_ending_and_leave_the_repository_as_it_was(
-    store_home: Path, server_of_home: str, tmp_path: Path
+    store_home: Path, server_of_home: str, run_lanes: RunLanes, tmp_path: Path
 ) -> None:
     del server_of_home
     repository = make_repository(tmp_path / "repo")
     before = snapshot(repository)
     context = make_goal(repository, "tiny-1")
-    run_to_the_end(context)
+    until_over(run_lanes(context), context)
     state = replayed(context)
     goal = context.reader.goal()
     endings = {
@@ -69,10 +64,24 @@ def test_four_lanes_reach_every_ending_and_leave_the_repository_as_it_was(
         for event in context.follower.by_revision.values()
         if isinstance(event, Decided)
     }
-    titles = {f"hyp_{n:04d}": title for n, title in enumerate(
-        ("double", "worse", "triple", "more", "wrong", "boundary", "same", "hang", "best", "crash"),
-        start=1,
-    )}
+    titles = {
+        f"hyp_{n:04d}": title
+        for n, title in enumerate(
+            (
+                "double",
+                "worse",
+                "triple",
+                "more",
+                "wrong",
+                "boundary",
+                "same",
+                "hang",
+                "best",
+                "crash",
+            ),
+            start=1,
+        )
+    }
     assert {titles[str(hyp)]: end for hyp, end in endings.items()} == {
         "double": ("promoted", "holdout_validated"),
         "worse": ("retired", "contradicted"),
@@ -90,24 +99,30 @@ def test_four_lanes_reach_every_ending_and_leave_the_repository_as_it_was(
         for event in context.follower.by_revision.values()
         if isinstance(event, EvaluationRecorded)
     ]
-    assert {"regression", "correctness", "boundary", "flat", "unscored", "improved"} <= set(verdicts)
+    assert {"regression", "correctness", "boundary", "flat", "unscored", "improved"} <= set(
+        verdicts
+    )
     retries = [e for e in context.follower.by_revision.values() if isinstance(e, RetryRecorded)]
     assert any(event.retry.stop_reason == "base_conflict" for event in retries)
     assert goal["target_met"] == "1"
     assert git(repository, "show", "labmates/tiny-1/champion:value.txt") == "6\n"
     assert snapshot(repository) == before
     assert list((store_home / "worktrees" / "tiny-1").iterdir()) == []
-    assert all(item.state in {"promoted", "retired"} for item in state.items.values()
-               if item.kind == "hypothesis")
+    assert all(
+        item.state in {"promoted", "retired"}
+        for item in state.items.values()
+        if item.kind == "hypothesis"
+    )
 
 
 @pytest.mark.timeout(170)
 def test_three_executors_and_two_evaluators_share_one_goal(
-    store_home: Path, server_of_home: str, tmp_path: Path
+    store_home: Path, server_of_home: str, run_lanes: RunLanes, tmp_path: Path
 ) -> None:
     del store_home, server_of_home
     repository = make_repository(tmp_path / "repo", parallel=3, attempts=50)
     context = make_goal(repository, "tiny-2")
-    run_to_the_end(context, "executor=3,evaluator=2,proposer=2,curator=2")
+    lanes = run_lanes(context, "executor=3,evaluator=2,proposer=2,curator=2")
+    until_over(lanes, context)
     replayed(context)
     assert git(repository, "show", "labmates/tiny-2/champion:value.txt") == "6\n"

@@ -11,7 +11,9 @@ def test_a_leading_python_is_the_contracts_interpreter() -> None:
     assert argv_of("env python", python="/opt/py") == ["env", "python"]
 
 
-@pytest.mark.parametrize("command", ["crash | tee log", "a && b", "a;b", "a > out", "echo $(x)", "a # ; b"])
+@pytest.mark.parametrize(
+    "command", ["crash | tee log", "a && b", "a;b", "a > out", "echo $(x)", "a # ; b"]
+)
 def test_field_case_74_a_pipeline_is_refused_since_it_hides_an_exit_code(command: str) -> None:
     with pytest.raises(UsageError, match="needs a shell") as caught:
         argv_of(command, python="python3")

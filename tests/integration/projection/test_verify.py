@@ -37,13 +37,15 @@ def streams_of(scenario: Scenario) -> Copied:
 def copy(scenario: Scenario, target: redis.Redis, streams: Copied) -> Reader:
     """Copy a goal, with these streams, entry by entry under their own ids."""
     goal_id = scenario.goal_id
-    for key in target.scan_iter(match=f"{keys.prefix(goal_id)}*"):
-        target.delete(key)
-    for stream, entries in streams.items():
-        for entry_id, fields in entries:
-            target.xadd(keys.events(goal_id, stream), Fields(fields), id=entry_id)
-    target.hset(keys.heads(goal_id), mapping=Fields(scenario.reader.heads()))
-    target.hset(keys.goal(goal_id), mapping=Fields(scenario.reader.goal()))
+    with target.pipeline() as batch:  # one batch costs one write to the disk
+        for key in target.scan_iter(match=f"{keys.prefix(goal_id)}*"):
+            batch.delete(key)
+        for stream, entries in streams.items():
+            for entry_id, fields in entries:
+                batch.xadd(keys.events(goal_id, stream), Fields(fields), id=entry_id)
+        batch.hset(keys.heads(goal_id), mapping=Fields(scenario.reader.heads()))
+        batch.hset(keys.goal(goal_id), mapping=Fields(scenario.reader.goal()))
+        batch.execute()
     return Reader(target, goal_id)
 
 
@@ -162,25 +164,25 @@ def test_two_events_that_changed_places_are_named(
 
 @pytest.mark.parametrize("stream", list(Stream))
 def test_an_event_added_by_plain_xadd_is_named(
-    played: Scenario, redis_client: redis.Redis, stream: Stream
+    own: Scenario, redis_client: redis.Redis, stream: Stream
 ) -> None:
-    goal_id = played.goal_id
+    goal_id = own.goal_id
     fields = {"type": "boundary_noted", "rev": "999", "at": "0", "body": "{}"}
     entry_id = redis_client.xadd(keys.events(goal_id, stream), Fields(fields))
 
-    found = verify(played.reader)
+    found = verify(own.reader)
 
     assert found.exit_code() == 6
     assert named(found, str(entry_id))
 
 
 def test_a_copy_of_a_real_event_added_by_plain_xadd_is_named(
-    played: Scenario, redis_client: redis.Redis
+    own: Scenario, redis_client: redis.Redis
 ) -> None:
-    _, fields = played.reader.entries(Stream.EVALUATOR)[-1]
-    entry_id = redis_client.xadd(keys.events(played.goal_id, "evaluator"), Fields(fields))
+    _, fields = own.reader.entries(Stream.EVALUATOR)[-1]
+    entry_id = redis_client.xadd(keys.events(own.goal_id, "evaluator"), Fields(fields))
 
-    found = verify(played.reader)
+    found = verify(own.reader)
 
     assert found.exit_code() == 6
     assert {each.entry_id for each in found.violations} == {str(entry_id)}
@@ -240,10 +242,10 @@ def _items(played: Scenario) -> list[tuple[str, dict[str, str]]]:
 
 
 def test_a_forged_event_of_an_agent_that_is_not_on_the_roster_is_caught(
-    played: Scenario, redis_client: redis.Redis
+    own: Scenario, redis_client: redis.Redis
 ) -> None:
     entry_id = forge(
-        played,
+        own,
         redis_client,
         Stream.CURATOR,
         {
@@ -255,7 +257,7 @@ def test_a_forged_event_of_an_agent_that_is_not_on_the_roster_is_caught(
         },
     )
 
-    found = verify(played.reader)
+    found = verify(own.reader)
 
     assert [(each.entry_id, each.what) for each in found.violations] == [
         (entry_id, "stranger is not on the roster as curator")
@@ -263,11 +265,23 @@ def test_a_forged_event_of_an_agent_that_is_not_on_the_roster_is_caught(
 
 
 def test_derived_state_that_disagrees_with_the_events_is_a_contradiction(
-    played: Scenario, redis_client: redis.Redis
+    own: Scenario, redis_client: redis.Redis
 ) -> None:
-    redis_client.hset(keys.goal(played.goal_id), "champion_commit", "0" * 40)
+    redis_client.hset(keys.goal(own.goal_id), "champion_commit", "0" * 40)
 
-    found = verify(played.reader)
+    found = verify(own.reader)
 
     assert found.exit_code() == 6
     assert [each.name for each in found.derived if not each.passed] == ["champion_commit"]
+
+
+def test_an_added_event_of_bytes_that_are_no_text_is_named(
+    own: Scenario, redis_client: redis.Redis
+) -> None:
+    key = keys.events(own.goal_id, Stream.EXECUTOR)
+    entry_id = redis_client.xadd(key, Fields({"type": "spent", b"\xff\xfe": b"\x80"}))
+
+    found = verify(own.reader)
+
+    assert found.exit_code() == 6
+    assert named(found, str(entry_id))

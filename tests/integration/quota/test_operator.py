@@ -138,6 +138,44 @@ def test_unknown_gates_and_todos_are_named(goal: Goal) -> None:
     assert "there is no todo 'todo_9'" in run(*opened, code=2).stderr
 
 
+def test_an_ended_item_cannot_be_held(goal: Goal) -> None:
+    opened = ("gate", "open", "todo_baseline", "--kind", "owner", "--reason", "x")
+    assert "todo_baseline is closed already" in run(*opened, code=3).stderr
+
+
+EVALUATION = {
+    "attempt": 1,
+    "evidence_revision": 9,
+    "measurement": {
+        "split": "dev",
+        "commit": "0" * 40,
+        "eval_status": "scored",
+        "primary_metric_status": "improved",
+        "value": 14.6,
+        "spread": {"value": 14.6, "low": 13.54, "high": 16.02, "n": 12, "level": 0.95},
+        "ratio": {"value": 2.05, "low": 1.93, "high": 2.12, "n": 12, "level": 0.95},
+    },
+    "checks": [{"name": "exit_code", "actual": 0, "expected": "= 0", "pass": True}],
+    "verdict": "improved",
+}
+
+
+def test_a_gate_shows_the_numbers_and_checks_it_rests_on(goal: Goal) -> None:
+    todo = goal.propose("One")
+    gate = hold(goal, todo)
+    fields = {"type": "evaluation_recorded", "todo": todo, "rev": "99"}
+    body = json.dumps({"evaluation": EVALUATION})
+    stream = keys.events(goal.goal_id, "evaluator")
+    for each in ("{}", body):
+        flat = [part for pair in (fields | {"body": each}).items() for part in pair]
+        goal.writer.client.execute_command("XADD", stream, "*", *flat)  # type: ignore[no-untyped-call]
+    text = run("gate", "show", gate).stdout
+    assert "dev                 14.60x  [13.54, 16.02]\n" in text
+    assert "  against champion    2.05  [1.93, 2.12]\n" in text
+    assert "exit_code  0       = 0       pass\n" in text
+    assert max(map(len, text.splitlines())) <= 80
+
+
 def test_status_shows_what_waits_for_the_person_the_frontier_and_the_lanes(goal: Goal) -> None:
     gate = hold(goal, goal.propose("Held"))
     goal.propose("Free to take", rank=2.0)

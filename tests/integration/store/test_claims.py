@@ -135,15 +135,11 @@ def test_field_case_2_a_late_result_is_refused_recorded_and_changes_nothing(goal
 
 def test_field_case_11_an_item_that_ends_three_workers_waits_under_a_gate(goal: Writer) -> None:
     add_items(goal, "proposer-1", [1, 2])
-    for life in range(4):
-        held = try_take(goal, "executor-1", f"life-{life}")
-        assert held is not None
-        if held.todo_id != "todo_0001":
-            break
+    lives = [take(goal, "executor-1", f"life-{life}").todo_id for life in range(4)]
     reader = Reader(goal.client, goal.goal_id)
     assert reader.item("todo_0001")["gates"] == "1"
     assert reader.gate(reader.open_gates()[0])["kind"] == "poison"
-    assert held.todo_id == "todo_0002"
+    assert lives == ["todo_0001"] * 3 + ["todo_0002"]
 
 
 def test_a_repeated_operation_is_applied_once_and_answered_the_same(goal: Writer) -> None:
