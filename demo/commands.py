@@ -38,7 +38,7 @@ def demo(
       labmates demo --execute --headless
       labmates demo --execute --headless --resume
     """  # noqa: D301 - click's mark for lines that stay as they are
-    from demo.preset import load_preset  # noqa: PLC0415 - help stays quick
+    from demo.preset import load_preset
 
     preset = load_preset(preset_name)
     if not execute:
@@ -58,9 +58,9 @@ def demo(
 
 
 def _dry_run(preset: "Preset", *, as_json: bool) -> None:
-    from contracts.canonical import canonical  # noqa: PLC0415 - help stays quick
-    from demo.packet import build_packet  # noqa: PLC0415
-    from demo.packet_text import packet_lines  # noqa: PLC0415
+    from contracts.canonical import canonical
+    from demo.packet import build_packet
+    from demo.packet_text import packet_lines
 
     packet = build_packet(preset)
     if as_json:
@@ -75,7 +75,7 @@ def _dry_run(preset: "Preset", *, as_json: bool) -> None:
 
 
 def _takes_colour() -> bool:
-    from roles.render import colour  # noqa: PLC0415 - help stays quick
+    from roles.render import colour
 
     return colour(sys.stdout)
 
@@ -89,26 +89,26 @@ def _width() -> int:
 
 def run_here(preset: "Preset", store: str, *, resume: bool, as_json: bool) -> int:
     """Run a preset in this terminal and print how it ended; gives the exit code."""
-    from demo.headless import run_headless  # noqa: PLC0415 - the dry run needs none of it
+    from demo.headless import run_headless
 
     show = _show(preset.name, as_json=as_json)
     outcome = run_headless(preset, show, store=store, resume=resume)
     if outcome.detached and not as_json:
         click.echo(f"{outcome.goal_id} runs on without this window: labmates status")
         return 0
-    ending = _ending(preset, outcome)
+    ending = _ending(preset, outcome, store)
     _print_summary(ending, as_json=as_json)
     return outcome.exit_code
 
 
 def _show(preset: str, *, as_json: bool) -> "Show":
-    from demo.shows import Lines, Silent  # noqa: PLC0415 - the dry run needs none of it
+    from demo.shows import Lines, Silent
 
     if as_json:
         return Silent()
     if not sys.stdout.isatty() or os.environ.get("TERM") == "dumb":
         return Lines(_write_line)
-    from demo.live import LiveShow  # noqa: PLC0415 - only on a terminal
+    from demo.live import LiveShow
 
     return LiveShow(preset)
 
@@ -118,17 +118,17 @@ def _write_line(line: str) -> None:
     sys.stdout.flush()
 
 
-def _ending(preset: "Preset", outcome: "Outcome") -> "Ending":
-    from contracts.store.reader import goal_ids  # noqa: PLC0415 - the dry run needs none of it
-    from demo.published import measure_published  # noqa: PLC0415
-    from demo.summary import Ending  # noqa: PLC0415
-    from roles.context import open_context  # noqa: PLC0415
+def _ending(preset: "Preset", outcome: "Outcome", store: str) -> "Ending":
+    from contracts.store.reader import goal_ids
+    from demo.published import measure_published
+    from demo.summary import Ending
+    from roles.context import open_context
 
     watched = outcome.watched
     view = watched.view()
     published = None
     if preset.published and view.champion_hypothesis_id and not outcome.stopped:
-        context = open_context(outcome.goal_id, url=watched.reader.url)
+        context = open_context(outcome.goal_id, url=store)
         published = measure_published(preset, context, view.champion_commit)
     return Ending(
         state=watched.state,
@@ -146,8 +146,8 @@ def _ending(preset: "Preset", outcome: "Outcome") -> "Ending":
 def _print_summary(
     ending: "Ending", *, as_json: bool, write: Callable[[str], None] = _write_line
 ) -> None:
-    from contracts.canonical import canonical  # noqa: PLC0415 - the dry run needs none of it
-    from demo.summary import summary_document, summary_lines  # noqa: PLC0415
+    from contracts.canonical import canonical
+    from demo.summary import summary_document, summary_lines
 
     if as_json:
         write(canonical(summary_document(ending)))

@@ -36,6 +36,8 @@ from demo.goals import make_goal, name_goal, named_goal, next_goal_id, run_lock,
 from demo.preset import Preset
 from demo.watch import Watched, watch
 from roles.context import GoalContext, open_context
+from roles.contract_file import require_unchanged
+from roles.goals import repository_of
 from roles.launch import Lanes, lanes_from, live_lanes, register_lanes
 
 LOOK_S = 0.1
@@ -120,6 +122,7 @@ def run_headless(preset: Preset, show: Show, *, store: str = "", resume: bool = 
 
     Raises:
         UsageError: `resume`, and nothing is unfinished.
+        RefusedError: The contract in the workspace is no longer the one that was approved.
         PreconditionError: git or numpy is missing, or a workspace is.
         MachineError: The disk takes no more.
         StoreError: The store cannot be used, or went away; the lanes were ended.
@@ -133,8 +136,10 @@ def run_headless(preset: Preset, show: Show, *, store: str = "", resume: bool = 
         url = store_url(store or None)
         client = connect(url)
         ensure_library(client)
-        goal_id = _chosen(preset, Reader(client, "", url=url), resume=resume)
-        if not goal_id:
+        goal_id = _chosen(preset, Reader(client, "", url=url), store, resume=resume)
+        if goal_id:
+            require_unchanged(Reader(client, goal_id, url=url), repository_of(goal_id))
+        else:
             goal_id = next_goal_id(preset.name, goal_ids(client, url=url))
             try:
                 make_goal(preset, goal_id, Writer(client, goal_id, url=url))
@@ -143,15 +148,10 @@ def run_headless(preset: Preset, show: Show, *, store: str = "", resume: bool = 
                     raise KeyboardInterrupt from None
                 raise
         name_goal(lock, goal_id)
-        context = open_context(goal_id, url=url)
-        return _Run(context, show, signals, revives=not _is_given(store)).until_over()
+        return _Run(open_context(goal_id, url=store), show, signals).until_over()
 
 
-def _is_given(store: str) -> bool:
-    return bool(store or os.environ.get("LABMATES_STORE_URL"))
-
-
-def _chosen(preset: Preset, reader: Reader, *, resume: bool) -> str:
+def _chosen(preset: Preset, reader: Reader, store: str, *, resume: bool) -> str:
     """Give the unfinished goal to go on with, or nothing for a new one.
 
     Without `resume` only a run whose lanes live without anybody who tends them is taken up.
@@ -164,7 +164,7 @@ def _chosen(preset: Preset, reader: Reader, *, resume: bool) -> str:
             raise UsageError(message, mend=mend, tail="Nothing was started.")
         return found[0]
     for goal_id in found:
-        if live_lanes(open_context(goal_id, url=reader.url)):
+        if live_lanes(open_context(goal_id, url=store)):
             return goal_id
     return ""
 
@@ -180,7 +180,7 @@ def _attach(show: Show, signals: _Signals, store: str) -> Outcome:
             message = "another process is starting a demo, and has not named its goal yet"
             raise PreconditionError(message, mend=[["labmates", "demo", "--execute", "--headless"]])
         time.sleep(LOOK_S)
-    context = open_context(goal_id, url=store_url(store or None))
+    context = open_context(goal_id, url=store)
     watched = watch(context.reader)
     show.begin(watched, attached=True)
     is_over = False
@@ -194,7 +194,8 @@ def _attach(show: Show, signals: _Signals, store: str) -> Outcome:
     finally:
         with contextlib.suppress(StoreError):
             show.end(watched)
-    return _outcome(context, watched, stopped="", detached=not is_over)
+    by = "the one who ran it" if is_over and not watched.is_over() else ""
+    return _outcome(context, watched, stopped=by, detached=not is_over)
 
 
 def _is_held() -> bool:
@@ -210,7 +211,6 @@ class _Run:
     context: GoalContext
     show: Show
     signals: _Signals
-    revives: bool
     _told: int = 0
     _revived: int = 0
     _is_reported: bool = False
@@ -223,7 +223,7 @@ class _Run:
         register_lanes(context, wanted, "operator:demo")
         watched = watch(context.reader)
         watched.catch_up()
-        lanes = Lanes(context, context.reader.url)
+        lanes = Lanes(context)
         living = live_lanes(context)
         if not (watched.state.approved and watched.is_over()):
             missing = [lane for lane in wanted if lane[0] not in living]
@@ -232,7 +232,9 @@ class _Run:
         self.show.begin(watched, attached=False)
         try:
             self._stay(lanes, watched)
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, StoreError):
+                self.show.say("the store gives no answer; the lanes are ended")
             self._end(lanes)
             raise
         finally:
@@ -278,7 +280,7 @@ class _Run:
     def _revive(self, error: StoreUnreachableError) -> None:
         """Bring the embedded server back; another store is its owner's to mend."""
         self._revived += 1
-        if not self.revives or self._revived > REVIVALS or self.signals.asked:
+        if self.context.store or self._revived > REVIVALS or self.signals.asked:
             error.tail = "The lanes were ended. Go on: labmates demo --execute --headless --resume"
             raise error
         self.show.say("the embedded store was gone; it is started again")

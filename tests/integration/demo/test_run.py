@@ -15,6 +15,7 @@ import pytest
 from contracts.store.embedded import server_status
 from roles.context import open_context
 from roles.launch import end_lanes, live_lanes
+from tests.conftest import session_server
 from tests.integration.demo.tiny import make_preset, start_demo
 from tests.support import wait_until
 from tests.tiny import labmates
@@ -174,7 +175,8 @@ def test_the_embedded_store_is_brought_back_when_it_dies(folder: Path, store_hom
         assert pid
         psutil.Process(pid).kill()
         assert process.wait(120) == 0
-    assert "labmates: the embedded store was gone; it is started again" in "".join(lines)
+    assert "promoted hyp_0007" in "".join(lines)
+    assert server_status(store_home).pid not in {None, pid}
     assert labmates("verify").returncode == 0
 
 
@@ -237,6 +239,41 @@ def test_a_lane_that_cannot_work_ends_the_run_with_its_log(slow: Path, store_hom
     assert "ended with exit code 5" in error
     assert "Traceback" not in error
     assert "goal.json" in error or "does not know the repository" in error
+
+
+def test_a_store_that_is_not_ours_and_dies_ends_the_lanes_with_exit_code_4(
+    slow: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with session_server(None) as server:
+        monkeypatch.setenv("LABMATES_STORE_URL", str(server.url))
+        with running(slow, until="promoted hyp_0001", goal_id="") as (process, _):
+            lanes = psutil.Process(process.pid).children(recursive=True)
+            assert server.pid
+            psutil.Process(server.pid).kill()
+            assert process.wait(90) == 4
+            assert process.stderr
+            error = process.stderr.read()
+        assert error.startswith("labmates: no answer from unix://")
+        assert "Traceback" not in error
+        assert "Go on: labmates demo --execute --headless --resume" in error
+        gone, alive = psutil.wait_procs(lanes, timeout=10)
+        assert alive == []
+        assert len(gone) >= 8
+
+
+def test_a_contract_that_was_changed_meanwhile_is_not_gone_on_with(
+    slow: Path, store_home: Path
+) -> None:
+    with running(slow, until="promoted hyp_0001") as (process, _):
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130
+    toml = store_home / "demo" / "tiny-1" / "labmates.toml"
+    approved = toml.read_text()
+    toml.write_text(approved.replace("min_gain = 0.05", "min_gain = 0.01"))
+    code, out, err = run_whole(slow, "--resume")
+    assert (code, out) == (3, "")
+    assert "min_gain" in err
+    assert live_lanes(open_context("tiny-1")) == {}
 
 
 def live_lanes_by_store() -> dict[str, tuple[int, str]]:

@@ -47,8 +47,9 @@ def make_preset(folder: Path, changes: Mapping[str, Mapping[str, str]] = CHANGES
     shutil.rmtree(repo / ".git")
     (repo / "changes").rename(folder / "changes")
     toml = repo / "labmates.toml"
-    text = toml.read_text().replace("[environment]\n", '[environment]\npython = "python3"\n')
-    text = text.replace('direction = "maximize"\n', 'direction = "maximize"\nunit = "x"\n')
+    text = toml.read_text().replace(
+        'direction = "maximize"\n', 'direction = "maximize"\nunit = "x"\n'
+    )
     toml.write_text(text.replace('"python3 bench.py"', '"python bench.py"'))
     return tiny_preset(folder)
 
