@@ -129,7 +129,10 @@ def _ending(preset: "Preset", outcome: "Outcome", store: str) -> "Ending":
     published = None
     if preset.published and view.champion_hypothesis_id and not outcome.stopped:
         context = open_context(outcome.goal_id, url=store)
-        published = measure_published(preset, context, view.champion_commit)
+        try:
+            published = measure_published(preset, context, view.champion_commit)
+        except KeyboardInterrupt:  # it decides nothing, so it is left out
+            published = None
     return Ending(
         state=watched.state,
         view=view,

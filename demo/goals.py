@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import sys
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -123,14 +124,19 @@ def run_lock() -> Iterator[int | None]:
         message = f"{path} cannot be written: {error.strerror}"
         raise MachineError(message, hint="Free some space, or set LABMATES_HOME.") from error
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield None
-        else:
-            yield descriptor
+        yield descriptor if _is_locked(descriptor) else None
     finally:
         os.close(descriptor)
+
+
+def _is_locked(descriptor: int) -> bool:
+    """Take the lock; asks three times, since one who only watches holds it for a moment."""
+    for _ in range(3):
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        time.sleep(0.03)
+    return False
 
 
 def name_goal(lock: int, goal_id: str) -> None:

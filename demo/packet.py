@@ -38,6 +38,9 @@ class LanePlan(Record):
     pane: str | None = None
     log: str
     argv: tuple[str, ...]
+    quota_guard: tuple[str, ...] = Field(description="asked before each step; it only reads")
+    capability: str
+    primary_job: str
     may_write: str
     must_not: str
 
@@ -70,7 +73,7 @@ class DemoPacket(Record):
     unit: str
     target: Number | None = None
     target_split: Literal["dev", "held-out"]
-    stop: str
+    stops_at: str
     contract_hash: str
     base_commit: str
     editable: tuple[str, ...]
@@ -83,6 +86,8 @@ class DemoPacket(Record):
     ask: tuple[str, ...] = Field(description="asked before each step; LANE is a lane")
     controls: tuple[Control, ...]
     start: tuple[str, ...]
+    attach: tuple[str, ...] = Field(description="while it runs, the same command only watches")
+    stop: tuple[str, ...]
 
 
 def build_packet(preset: Preset, *, python: str = sys.executable) -> DemoPacket:
@@ -96,6 +101,7 @@ def build_packet(preset: Preset, *, python: str = sys.executable) -> DemoPacket:
     contract = planned_contract(preset, goal_id, python=python)
     evaluation, policy = contract.evaluation, contract.policy
     logs = labmates_home() / "goals" / goal_id / "logs"
+    start = ("labmates", "demo", "--execute", "--headless", *_named(preset))
     cards = {card.role: card for card in ROLE_MAP}
     lanes = tuple(
         LanePlan(
@@ -106,6 +112,12 @@ def build_packet(preset: Preset, *, python: str = sys.executable) -> DemoPacket:
                 *("labmates", "worker", "--role", str(role), "--agent-id", agent_id),
                 *("--goal-id", goal_id),
             ),
+            quota_guard=(
+                *("labmates", "quota", "should-run", "--agent-id", agent_id),
+                *("--goal-id", goal_id),
+            ),
+            capability=cards[role].capability,
+            primary_job=cards[role].primary_job,
             may_write=cards[role].may_write,
             must_not=cards[role].must_not,
         )
@@ -119,7 +131,7 @@ def build_packet(preset: Preset, *, python: str = sys.executable) -> DemoPacket:
         unit=evaluation.unit,
         target=evaluation.target,
         target_split="held-out" if evaluation.holdout else "dev",
-        stop=contract.strategy.stop,
+        stops_at=contract.strategy.stop,
         contract_hash=contract.contract_hash(),
         base_commit=contract.base_commit,
         editable=contract.context.editable,
@@ -139,7 +151,9 @@ def build_packet(preset: Preset, *, python: str = sys.executable) -> DemoPacket:
             Control(argv=("labmates", "gate", "list"), effect="what waits for you, if anything"),
             Control(argv=("labmates", "down"), effect="ends all lanes, leaves no claim"),
         ),
-        start=("labmates", "demo", "--execute", "--headless", *_named(preset)),
+        start=start,
+        attach=start,
+        stop=("labmates", "down", "--goal-id", goal_id),
     )
 
 

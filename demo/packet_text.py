@@ -46,7 +46,9 @@ def _facts(packet: DemoPacket, *, is_wide: bool) -> list[tuple[str, str]]:
     target, reference = score(packet.target, unit), score(1.0, unit)
     where = f"{target} on {packet.target_split} data"
     if is_wide:
-        stops = "the queue is empty" if packet.stop == "queue_empty" else "the target is reached"
+        stops = (
+            "the queue is empty" if packet.stops_at == "queue_empty" else "the target is reached"
+        )
         where += f" (the reference is {reference}); stops when {stops}"
     else:
         where += f"; the reference is {reference}"

@@ -37,7 +37,7 @@ def everything_below(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("options", [[], ["--json"]])
-def test_the_dry_run_starts_no_process_opens_no_socket_and_creates_no_file(
+def test_peer_case_138_the_dry_run_starts_no_process_opens_no_socket_and_creates_no_file(
     store_home: Path, tmp_path: Path, options: list[str]
 ) -> None:
     before = everything_below(store_home.parent)

@@ -22,11 +22,30 @@ def test_the_document_is_small_and_its_commands_are_argument_lists(packet: DemoP
     document = packet.to_json_dict()
     assert len(canonical(document).encode()) < LIMIT_BYTES
     assert DemoPacket.model_validate(document) == packet
-    assert [lane["argv"][:4] for lane in document["lanes"]] == [
-        ["labmates", "worker", "--role", role]
-        for role in ("curator", "proposer", "executor", "evaluator")
+
+
+def test_peer_case_139_four_lanes_in_fixed_order_each_with_profile_and_its_own_guard(
+    packet: DemoPacket,
+) -> None:
+    lanes = packet.to_json_dict()["lanes"]
+    assert [lane["agent_id"] for lane in lanes] == [
+        f"{role}-1" for role in ("curator", "proposer", "executor", "evaluator")
     ]
-    assert all(lane["may_write"] and lane["must_not"] for lane in document["lanes"])
+    for lane in lanes:
+        agent_id = lane["agent_id"]
+        assert lane["argv"][:6] == [
+            *("labmates", "worker", "--role", lane["role"], "--agent-id", agent_id)
+        ]
+        assert lane["quota_guard"][:5] == [
+            *("labmates", "quota", "should-run", "--agent-id", agent_id)
+        ]
+        assert all(lane[name] for name in ("capability", "primary_job", "may_write", "must_not"))
+
+
+def test_peer_case_141_the_packet_has_the_commands_that_attach_and_stop(packet: DemoPacket) -> None:
+    document = packet.to_json_dict()
+    assert document["attach"] == ["labmates", "demo", "--execute", "--headless"]
+    assert document["stop"] == ["labmates", "down", "--goal-id", "knn-1"]
 
 
 @pytest.mark.parametrize("width", [80, 120])
