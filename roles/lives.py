@@ -23,6 +23,7 @@ GAVE_UP = 75
 """Exit code of a lane that gave up (the store and its other lanes go on)."""
 
 _ENDED = {0, 2, 3, 4, 5, 6, 130}
+_NO_STORE = 4
 _PR_SET_PDEATHSIG = 1
 
 
@@ -47,17 +48,21 @@ def keep_alive(argv: list[str]) -> int:
         environment = {**os.environ, CHILD_MARK: str(os.getpid())}
         # its own group: a terminal's Ctrl-C reaches the parent alone, and is forwarded once
         child = subprocess.Popen(argv, env=environment, process_group=0)
-        if asked:
+        if asked:  # between the last look and this start
             child.send_signal(signal.SIGTERM)
         code = child.wait()
-        if code in _ENDED or (asked and code != 70):
+        if code in _ENDED and not (code == _NO_STORE and deaths):
+            return code
+        if asked and code != 70:
             return max(code, 0)
         deaths.append(time.monotonic())
         if len(deaths) == DEATHS and deaths[-1] - deaths[0] < WITHIN_S:
             sys.stderr.write(f"labmates: the worker died {DEATHS} times in 10 minutes; gave up\n")
             return GAVE_UP
         pause = 0.1 * 2 ** (len(deaths) - 1)
-        signal.sigtimedwait({signal.SIGUSR2}, pause)
+        signal.sigtimedwait({signal.SIGUSR2}, pause)  # a pause that TERM and INT end
+        if asked:
+            return 0
 
 
 def end_with_parent() -> None:

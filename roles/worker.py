@@ -21,7 +21,7 @@ import structlog
 from contracts.canonical import canonical
 from contracts.errors import LabmatesError, RefusedError, StoreError, StoreUnreachableError
 from contracts.store import keys
-from contracts.store.connect import BLOCK_LIMIT_S, wait_for_answer
+from contracts.store.connect import BLOCK_LIMIT_S, wait_for_answer, with_retries
 from contracts.store.embedded import ensure_server
 from contracts.words import Reason, Role
 from roles.champion import move_champion_ref
@@ -64,7 +64,7 @@ def run_worker(
         RefusedError: The agent or role is not on the roster, or another process is this agent now.
         StoreError: The store cannot be used at the start.
     """
-    context = open_context(goal_id, url=url)
+    context = with_retries(lambda: open_context(goal_id, url=url))
     stop = Stop()
     _listen(stop)
     identity = incarnation_of_this_process()

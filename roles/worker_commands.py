@@ -39,6 +39,9 @@ def worker(role: str, agent_id: str, goal_id: str | None, store: str | None, *, 
         message = f"there is no role {role!r}"
         raise UsageError(message, facts={"roles": ", ".join(Role)}, mend=[["labmates", "roles"]])
     log_to_stderr()
-    reader = open_reader(goal_id or "", store=store or "")
+    from contracts.store.connect import with_retries
+
+    # a server that is being started again must not end the lane
+    reader = with_retries(lambda: open_reader(goal_id or "", store=store or ""))
     reader.client.close()
     raise SystemExit(run_worker(reader.goal_id, agent_id, Role(role), url=store, stay=stay))

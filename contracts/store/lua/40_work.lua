@@ -247,6 +247,9 @@ local function advance(c, a)
   if to == 'retired' then
     end_item(c, i)
   end
+  if from == 'evaluated' and to == 'promotion_gate' then
+    set(i, 'target_met', a.target_met or '')
+  end
   if to == 'promotion_gate' and c.goal.v.owner_gate == '1' then
     open_gate(c, role, {writer = 'quota', role = role, agent = a.agent}, i, 'owner', OWNER)
   end
