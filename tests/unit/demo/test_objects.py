@@ -33,7 +33,15 @@ def test_the_knn_workspace_has_the_commit_that_was_worked_out(tmp_path: Path, py
 
 def test_folders_are_sorted_as_git_sorts_them(tmp_path: Path) -> None:
     preset = with_files(
-        tmp_path / "p", {"data.txt": "1", "data/b": "2", "data-x": "3", "data/a/é": "4"}
+        tmp_path / "p",
+        {
+            "data.txt": "1",
+            "data/b": "2",
+            "data-x": "3",
+            "data/a/é": "4",
+            "__pycache__/x": "5",
+            "y.pyc": "6",
+        },
     )
     commit = make_workspace(preset, tmp_path / "w", python=sys.executable)
     assert commit_id(preset, workspace_files(preset, python=sys.executable)) == commit
