@@ -147,7 +147,7 @@ def _row(view: View, row: AttemptRow, width: int) -> Text:
     dev, held = (found.value if found else None for found in (row.dev, row.held))
     is_running = row.result == RUNNING or row.result.startswith("waits")
     shown = f"{dev:.2f}" if dev is not None else ("" if is_running else "none")
-    title = cut(inert(row.title) + (", again" if _is_again(view, row) else ""), 17)
+    title = cut(_title(view, row), 17)
     line = Text(f"{row.number:>2}  {title:<17}{shown:>5}  ")
     if is_running:
         line.stylize("blue")
@@ -162,11 +162,16 @@ def _row(view: View, row: AttemptRow, width: int) -> Text:
     return line
 
 
-def _is_again(view: View, row: AttemptRow) -> bool:
-    return any(
+def _title(view: View, row: AttemptRow) -> str:
+    before = sum(
         other.hypothesis_id == row.hypothesis_id and other.number < row.number
         for other in view.attempts
     )
+    title = inert(row.title)
+    if not before:
+        return title
+    again = f"{title}, again" if before == 1 else f"{title} ({before + 1})"
+    return again if len(again) <= 17 else f"{cut(title, 13)} ({before + 1})"
 
 
 def _style(row: AttemptRow, *, is_running: bool) -> str:
@@ -242,7 +247,8 @@ def _waits(state: GoalState, view: View, role: Role) -> str:
         case Role.PROPOSER:
             proposed = sum(not item.attempts for item in state.hypothesis_items())
             if proposed:
-                return f"{proposed} hypotheses on the frontier, from the preset's queue"
+                what = "1 hypothesis" if proposed == 1 else f"{proposed} hypotheses"
+                return f"{what} on the frontier, from the preset's queue"
             return "an item to retire; its queue is empty" if not state.source_open else "the queue"
         case Role.EXECUTOR:
             return f"the result of attempt {unsettled[-1]}" if unsettled else "the frontier"

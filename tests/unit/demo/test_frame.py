@@ -158,3 +158,17 @@ def test_the_wide_frame_adds_what_decided() -> None:
     lines = plain(width=120)
     assert lines[1].endswith("needed to beat: 1.05")
     assert lines[4].endswith("kept                 2.44 [2.32, 2.56]")
+
+
+def test_a_repeated_attempt_says_so_within_its_column() -> None:
+    rows = [row(n, title, 2.0, None, "no gain") for n, title in ((1, "buffer"), (2, "buffer"))]
+    rows += [row(n, "block minima", 2.0, None, "no gain") for n in (3, 4)]
+    names = ("hyp_0001", "hyp_0001", "hyp_0002", "hyp_0002")
+    attempts = tuple(replace(each, hypothesis_id=name) for each, name in zip(rows, names, strict=True))
+    lines = plain(replace(VIEW, attempts=attempts))[4:8]
+    assert [line[4:21].rstrip() for line in lines] == [
+        "buffer",
+        "buffer, again",
+        "block minima",
+        "block minima (2)",
+    ]
