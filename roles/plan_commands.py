@@ -56,12 +56,16 @@ def plan(*, goal_id: str, check: bool, as_json: bool) -> None:
 @click.command("approve")
 @click.argument("contract_hash", metavar="HASH")
 @_new_goal_option
+@click.option("--unchecked", is_flag=True, help="Do not run the dev command once before.")
 @store_option
 @json_option
-def approve(*, contract_hash: str, goal_id: str, store: str, as_json: bool) -> None:
+def approve(
+    *, contract_hash: str, goal_id: str, unchecked: bool, store: str, as_json: bool
+) -> None:
     """Freeze exactly the contract with this hash; it becomes one goal, for ever.
 
-    HASH is what `labmates plan` shows: all of it, or at least its first 8 digits.
+    HASH is what `labmates plan` shows: all of it, or at least its first 8 digits. The dev command
+    runs once before: a goal whose metric gives no number would only wait for you overnight.
 
     \b
     Example:
@@ -81,6 +85,8 @@ def approve(*, contract_hash: str, goal_id: str, store: str, as_json: bool) -> N
         reader = Reader(client, goal_id, url=url)
         if not planned.contract_hash.startswith(wanted):
             _refuse(reader, planned, wanted)
+        if not unchecked and not reader.goal():
+            first_run(planned)
         new = create_goal(
             Writer(client, goal_id, url=url),
             planned.contract,

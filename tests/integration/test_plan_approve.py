@@ -160,6 +160,18 @@ def test_approve_makes_the_goal_of_exactly_this_contract(
     assert snapshot(project.repo) == before
 
 
+@pytest.mark.parametrize("bench", ["print('nothing')\n", "print(float('nan'))\n", "1 / 0\n"])
+def test_a_metric_without_a_number_is_not_approved_unless_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, goal_id: str, server_url: str, bench: str
+) -> None:
+    git = make_project(tmp_path / "sorter", bench__py=bench)
+    monkeypatch.chdir(git.repo)
+    digest = read_contract(git.repo, goal_id=goal_id).contract_hash
+    arguments = ["approve", digest, "--goal-id", goal_id, "--store", server_url]
+    assert run(arguments) == 5
+    assert run([*arguments, "--unchecked"]) == 0
+
+
 def test_the_same_contract_approved_again_says_so_and_changes_nothing(
     project: Git,
     goal_id: str,
