@@ -22,9 +22,8 @@ from contracts.store.reader import Reader
 from contracts.store.writer import Writer
 from contracts.words import Stream
 from roles.cli import run
-from roles.contract_file import read_contract, require_unchanged
-from roles.git import Git
-from roles.goals import (
+from roles.goal.contract_file import read_contract, require_unchanged
+from roles.goal.goals import (
     approval_of,
     contract_of,
     create_goal,
@@ -32,6 +31,7 @@ from roles.goals import (
     operator_name,
     repository_of,
 )
+from roles.workspace.git import Git
 from tests.contracts_on_disk import CONTRACT, changed, make_project
 from tests.integration.roles.repositories import commit_files, snapshot, write
 
