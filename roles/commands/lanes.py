@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from roles.lanes.launch import Lanes
 
 
-@click.command(epilog="Example: labmates up --headless --lanes executor=2")
+@click.command()
 @click.option("--headless", is_flag=True, help="Plain processes; their events in this terminal.")
 @click.option("--lanes", metavar="ROLE=N,...", help="How many lanes of a role; one each otherwise.")
 @click.option(
@@ -30,7 +30,11 @@ def up(
 
     Ends with 0 when the goal is done, 1 when it escalates, 130 on Ctrl-C (once: the steps under
     way end; twice: they are handed back).
-    """
+
+    \b
+    Example:
+      labmates up --headless --lanes executor=2
+    """  # noqa: D301 - click's mark for lines that stay as they are
     from contracts.goals import open_reader
     from roles.goal.context import open_context
     from roles.goal.contract_file import require_unchanged
@@ -111,14 +115,18 @@ def _print_events(context: "GoalContext") -> None:
     sys.stdout.flush()
 
 
-@click.command(epilog="Example: labmates down")
+@click.command()
 @goal_options
 @click.option("--patience", default=20.0, show_default=True, help="Seconds a step may still take.")
 def down(goal_id: str, store: str, patience: float, *, as_json: bool) -> None:
     """End the lanes of a goal on this machine; leaves no process and no claim.
 
     A running attempt is ended as `needs_retry` when its lane does not end in time.
-    """
+
+    \b
+    Example:
+      labmates down
+    """  # noqa: D301 - click's mark for lines that stay as they are
     from contracts.goals import open_reader
     from roles.goal.context import open_context
     from roles.lanes.launch import end_lanes

@@ -1,4 +1,4 @@
-"""`labmates store start | stop | status`."""
+"""`labmates store start | stop | status | upgrade`."""
 
 import json
 import os
@@ -40,6 +40,30 @@ def start(appendfsync: str | None, *, as_json: bool) -> None:
     _require_embedded()
     ensure_server(appendfsync=appendfsync)
     _show(server_status(), as_json=as_json)
+
+
+@store.command("upgrade")
+@click.option(
+    "--store", "url", envvar="LABMATES_STORE_URL", default="", metavar="URL", help="The store."
+)
+def upgrade(url: str) -> None:
+    """Put this version's function library in place of another one in the store.
+
+    End all lanes first: an older labmates cannot use the store afterwards.
+
+    \b
+    Example:
+      labmates store upgrade
+    """  # noqa: D301 - click's mark for lines that stay as they are
+    from contracts.store.connect import connect
+    from contracts.store.library import ensure_library, source
+
+    client = connect(url or None)
+    try:
+        ensure_library(client, replace=True)
+    finally:
+        client.close()
+    click.echo(f"library {source()[1][:12]}")
 
 
 @store.command("stop")

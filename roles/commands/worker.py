@@ -6,9 +6,7 @@ import sys
 import click
 
 
-@click.command(
-    epilog="Example: labmates worker --role executor --agent-id executor-1",
-)
+@click.command()
 @click.option("--role", required=True, help="The role to serve: curator, proposer, executor, ...")
 @click.option(
     "--agent-id", envvar="LABMATES_AGENT_ID", required=True, help="An agent of the roster."
@@ -21,7 +19,11 @@ def worker(role: str, agent_id: str, goal_id: str | None, store: str | None, *, 
 
     TERM (or Ctrl-C) drains: the step under way ends, then the worker leaves. A second one hands
     the step back. A worker that dies is started again by its lane.
-    """
+
+    \b
+    Example:
+      labmates worker --role executor --agent-id executor-1
+    """  # noqa: D301 - click's mark for lines that stay as they are
     from roles.lanes.lives import CHILD_MARK, end_with_parent, keep_alive
     from roles.lanes.program import program
 

@@ -11,10 +11,10 @@ from contracts.errors import PreconditionError, RefusedError, UsageError
 from contracts.ids import is_goal_id
 from contracts.store.reader import Reader
 from roles.drivers.base import DRIVERS
-from roles.measuring.command_line import argv_of, require_program, script_of
 from roles.goal.contract_toml import FILE, ContractText, line_of, parse_contract
 from roles.goal.goals import approval_of, contract_of
 from roles.goal.sources import QueueEntry, changes_folder, parse_queue
+from roles.measuring.command_line import argv_of, require_program, script_of
 from roles.workspace.git import Git, TreeEntry
 from roles.workspace.repository import open_repository, require_clean, shown
 from roles.workspace.scope import command_files, matches, name_fault

@@ -20,9 +20,9 @@ from contracts.canonical import canonical
 from contracts.errors import UsageError
 from contracts.words import Role
 from roles.goal.context import GoalContext
-from roles.steps.lane import is_dead_here
 from roles.lanes.lives import GAVE_UP
 from roles.lanes.program import program
+from roles.steps.lane import is_dead_here
 
 DEFAULT_LANES = tuple((f"{role}-1", role) for role in Role)
 

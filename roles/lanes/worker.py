@@ -25,12 +25,12 @@ from contracts.store.connect import BLOCK_LIMIT_S, wait_for_answer, with_retries
 from contracts.store.embedded import ensure_server
 from contracts.words import Reason, Role
 from roles.goal.context import open_context
-from roles.steps.lane import Lane, Stop, incarnation_of_this_process, is_dead_here
 from roles.lanes.sweep import sweep_worktrees
 from roles.steps.champion import move_champion_ref
 from roles.steps.curating import curate
 from roles.steps.evaluating import evaluate
 from roles.steps.executing import execute
+from roles.steps.lane import Lane, Stop, incarnation_of_this_process, is_dead_here
 from roles.steps.proposing import propose
 
 log = structlog.get_logger()

@@ -2,8 +2,8 @@
 
 from contracts.errors import LabmatesError
 from contracts.words import State
-from roles.steps.lane import Lane
 from roles.steps.champion import move_champion_ref
+from roles.steps.lane import Lane
 from roles.steps.signing import cosign_promotion
 
 

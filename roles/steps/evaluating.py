@@ -19,9 +19,9 @@ from contracts.words import (
     TodoKind,
     Verdict,
 )
-from roles.steps.lane import Lane
 from roles.measuring.rounds import StoppedError
 from roles.steps.judging import bench_for, judge, number_checks, target_met
+from roles.steps.lane import Lane
 from roles.steps.signing import cosign_retirement, sign_promotion, sign_retirement
 
 

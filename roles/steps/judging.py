@@ -18,8 +18,8 @@ from contracts.words import (
     StopReason,
     Verdict,
 )
-from roles.steps.lane import Lane
 from roles.measuring.measurement import Bench, Measured
+from roles.steps.lane import Lane
 from roles.workspace.scope import ScopeReport, check_scope
 
 _VERDICTS = {
