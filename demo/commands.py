@@ -122,7 +122,7 @@ def _ending(preset: "Preset", outcome: "Outcome", store: str) -> "Ending":
     from contracts.store.reader import goal_ids
     from demo.published import measure_published
     from demo.summary import Ending
-    from roles.context import open_context
+    from roles.goal.context import open_context
 
     watched = outcome.watched
     view = watched.view()

@@ -23,8 +23,8 @@ from contracts.store.writer import Writer
 from demo.lines import DEMO_OPERATOR
 from demo.preset import Preset, make_workspace
 from demo.watch import watch
-from roles.contract_file import read_contract
-from roles.goals import create_goal, goal_folder
+from roles.goal.contract_file import read_contract
+from roles.goal.goals import create_goal, goal_folder
 
 
 def demo_folder() -> Path:

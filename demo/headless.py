@@ -35,10 +35,10 @@ from contracts.words import Phase
 from demo.goals import make_goal, name_goal, named_goal, next_goal_id, run_lock, unfinished
 from demo.preset import Preset
 from demo.watch import Watched, watch
-from roles.context import GoalContext, open_context
-from roles.contract_file import require_unchanged
-from roles.goals import repository_of
-from roles.launch import Lanes, lanes_from, live_lanes, register_lanes
+from roles.goal.context import GoalContext, open_context
+from roles.goal.contract_file import require_unchanged
+from roles.goal.goals import repository_of
+from roles.lanes.launch import Lanes, lanes_from, live_lanes, register_lanes
 
 LOOK_S = 0.1
 REVIVALS = 3

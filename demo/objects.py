@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from demo.preset import AUTHOR, CONTRACT, DATE, EMAIL, Preset
-from roles.git import TreeEntry
+from roles.workspace.git import TreeEntry
 
 
 def workspace_files(preset: Preset, *, python: str) -> dict[str, bytes]:

@@ -17,9 +17,9 @@ from contracts.words import Role
 from demo.goals import demo_folder, next_goal_id
 from demo.objects import commit_id, tree_entries, workspace_files
 from demo.preset import CONTRACT, Preset
-from roles.contract_file import _normalized, _protected, scope_digest
-from roles.contract_toml import parse_contract
-from roles.launch import DEFAULT_LANES
+from roles.goal.contract_file import _normalized, _protected, scope_digest
+from roles.goal.contract_toml import parse_contract
+from roles.lanes.launch import DEFAULT_LANES
 
 MINUTES = {"knn": 5}
 """What a run takes on two cores that do nothing else; by preset."""

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from contracts.errors import LabmatesError
 from demo.preset import Preset
-from roles.checkout import checkout_fresh
-from roles.context import GoalContext
-from roles.process import base_env, run
+from roles.goal.context import GoalContext
+from roles.processes.process import base_env, run
+from roles.workspace.checkout import checkout_fresh
 
 THEIRS = {"knn": "Arbor with a model: 7.77x dev, 7.22x held-out"}
 """What others published by that protocol, by preset."""

@@ -17,7 +17,7 @@ from contracts.options import (
 from contracts.store.library import ensure_library
 from contracts.store.reader import Reader
 from contracts.store.writer import Writer
-from roles.goals import operator_name
+from roles.goal.goals import operator_name
 
 __all__ = [
     "Opened",

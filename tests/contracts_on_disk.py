@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from roles.git import Git
+from roles.workspace.git import Git
 from tests.integration.roles.repositories import make_repository
 
 CONTRACT = """\

@@ -14,10 +14,10 @@ import psutil
 from contracts.store.connect import connect, store_url
 from contracts.store.library import ensure_library
 from contracts.store.writer import Writer
-from roles.context import GoalContext, open_context
-from roles.contract_file import read_contract
-from roles.goals import create_goal
-from roles.launch import Lanes, lanes_from, register_lanes
+from roles.goal.context import GoalContext, open_context
+from roles.goal.contract_file import read_contract
+from roles.goal.goals import create_goal
+from roles.lanes.launch import Lanes, lanes_from, register_lanes
 
 BENCH = """
 import json, os, sys, time

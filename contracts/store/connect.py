@@ -176,10 +176,10 @@ def translate(error: Exception, *, url: str = "") -> StoreError:  # noqa: PLR091
         return unreachable(url, _UNREACHABLE[code])
     if code == "WRONGTYPE":
         message = f"{shown} holds another program's keys under our names"
-        return StoreForeignError(message, facts=facts, mend=[["labmates", "doctor"]])
+        return StoreForeignError(message, facts=facts, mend=[["labmates", "store", "status"]])
     if code == "ERR" and text.startswith("unknown command"):
         message = f"{shown} lacks a command we need"
-        return StoreForeignError(message, facts=facts, mend=[["labmates", "doctor"]])
+        return StoreForeignError(message, facts=facts, mend=[["labmates", "store", "status"]])
     if isinstance(error, redis.exceptions.ConnectionError | redis.exceptions.TimeoutError):
         return unreachable(url, _reason(error))
     return StoreError(f"{shown} answered with an error: {facts['answer']}", facts=facts)

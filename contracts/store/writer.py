@@ -270,7 +270,8 @@ def refusal(
         return StoreForeignError(
             "the store holds another program's keys under our names",
             facts={"key": missing},
-            mend=[["labmates", "doctor"]],
+            mend=[["redis-cli", "type", missing.split(" ", 1)[0]]],
+            hint="Use a database or a server of its own (LABMATES_STORE_URL).",
         )
     todo = str(values.get("todo") or "")
     agent = str(values.get("agent") or "")
@@ -301,7 +302,8 @@ def refusal(
         message = f"{todo} does not allow {name}: {reason} (missing: {missing})"
     else:
         message = f"{name} was refused: {reason} (missing: {missing})"
-    mend = [["labmates", "quota", "should-run", "--agent-id", agent]] if todo and agent else []
+    asks = bool(todo and agent) and not agent.startswith("operator:")
+    mend = [["labmates", "quota", "should-run", "--agent-id", agent]] if asks else []
     if reason == "agent_unknown":
         mend = [["labmates", "agent", "list"]]
     return RefusedError(message, reason=reason, missing=missing, facts=facts, mend=mend)

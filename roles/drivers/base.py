@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Protocol, cast
 
 from contracts.errors import UsageError
-from roles.process import EndedBy, ProcessOutcome
+from roles.processes.process import EndedBy, ProcessOutcome
 
 DRIVERS: dict[str, str] = {
     "command": "roles.drivers.command",

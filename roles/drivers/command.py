@@ -9,8 +9,8 @@ import tempfile
 from pathlib import Path
 
 from roles.drivers.base import Brief, DriverOutcome, DriverStatus, file_stamps, status_of
-from roles.process import base_env
-from roles.process import run as run_process
+from roles.processes.process import base_env
+from roles.processes.process import run as run_process
 
 _SUMMARY_CHARS = 200
 

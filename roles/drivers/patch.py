@@ -1,7 +1,7 @@
 """The driver `patch`: applies the prepared diff `change.patch`, whole or not at all."""
 
 from roles.drivers.base import Brief, DriverOutcome, DriverStatus
-from roles.git import Git
+from roles.workspace.git import Git
 
 
 def run(brief: Brief) -> DriverOutcome:

@@ -41,6 +41,11 @@ BREACHES = {
         [("contracts/planted.py", "import redis.exceptions\n")],
     ),
     "demo_speaks_hiredis": (REDIS, [("demo/planted.py", "import hiredis\n")]),
+    "a_git_wrapper_needs_a_step": (
+        "Inside roles",
+        [("roles/workspace/planted.py", "import roles.steps.lane\n")],
+    ),
+    "a_step_needs_a_lane": ("Inside roles", [("roles/steps/planted.py", "import roles.lanes\n")]),
     "a_model_needs_the_store": (INSIDE, [("contracts/models.py", "import contracts.store.home\n")]),
     "a_new_file_stands_in_no_layer": (INSIDE, [("contracts/planted.py", "")]),
     "projection_writes": (

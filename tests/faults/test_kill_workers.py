@@ -11,8 +11,8 @@ import pytest
 
 from contracts.events import EvaluationRecorded
 from contracts.store.embedded import ensure_server, server_status
-from roles.context import GoalContext
-from roles.launch import end_lanes, live_lanes
+from roles.goal.context import GoalContext
+from roles.lanes.launch import end_lanes, live_lanes
 from tests.integration.test_whole_run import replayed, until_over
 from tests.support import wait_until
 from tests.tiny import RunLanes, git, make_goal, make_repository

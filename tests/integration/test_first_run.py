@@ -8,8 +8,8 @@ import pytest
 
 from contracts.errors import PreconditionError
 from roles.cli import run
-from roles.contract_file import read_contract
-from roles.first_run import FirstRun, first_run
+from roles.goal.contract_file import read_contract
+from roles.goal.first_run import FirstRun, first_run
 from tests.contracts_on_disk import CONTRACT, changed, make_project
 from tests.integration.roles.repositories import snapshot
 from tests.support import wait_until

@@ -22,9 +22,8 @@ from contracts.store.reader import Reader
 from contracts.store.writer import Writer
 from contracts.words import Stream
 from roles.cli import run
-from roles.contract_file import read_contract, require_unchanged
-from roles.git import Git
-from roles.goals import (
+from roles.goal.contract_file import read_contract, require_unchanged
+from roles.goal.goals import (
     approval_of,
     contract_of,
     create_goal,
@@ -32,6 +31,7 @@ from roles.goals import (
     operator_name,
     repository_of,
 )
+from roles.workspace.git import Git
 from tests.contracts_on_disk import CONTRACT, changed, make_project
 from tests.integration.roles.repositories import commit_files, snapshot, write
 
@@ -158,6 +158,18 @@ def test_approve_makes_the_goal_of_exactly_this_contract(
     assert sorted(path.name for path in folder.iterdir()) == ["goal.json", "labmates.toml"]
     assert (folder / "labmates.toml").read_text() == CONTRACT
     assert snapshot(project.repo) == before
+
+
+@pytest.mark.parametrize("bench", ["print('nothing')\n", "print(float('nan'))\n", "1 / 0\n"])
+def test_a_metric_without_a_number_is_not_approved_unless_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, goal_id: str, server_url: str, bench: str
+) -> None:
+    git = make_project(tmp_path / "sorter", bench__py=bench)
+    monkeypatch.chdir(git.repo)
+    digest = read_contract(git.repo, goal_id=goal_id).contract_hash
+    arguments = ["approve", digest, "--goal-id", goal_id, "--store", server_url]
+    assert run(arguments) == 5
+    assert run([*arguments, "--unchecked"]) == 0
 
 
 def test_the_same_contract_approved_again_says_so_and_changes_nothing(

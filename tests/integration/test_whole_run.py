@@ -9,8 +9,8 @@ import pytest
 from contracts.events import Decided, EvaluationRecorded, RetryRecorded
 from contracts.replay import apply
 from contracts.replay_state import GoalState
-from roles.context import GoalContext
-from roles.launch import Lanes
+from roles.goal.context import GoalContext
+from roles.lanes.launch import Lanes
 from tests.tiny import RunLanes, git, make_goal, make_repository
 
 

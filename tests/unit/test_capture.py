@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from roles.capture import Spool, log_writer
+from roles.processes.capture import Spool, log_writer
 
 
 def test_memory_stays_bounded_while_everything_is_counted() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from contracts.errors import PreconditionError, UsageError
-from roles.command_line import argv_of, require_program, script_of
+from roles.measuring.command_line import argv_of, require_program, script_of
 
 
 def test_a_leading_python_is_the_contracts_interpreter() -> None:

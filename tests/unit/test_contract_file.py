@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from contracts.errors import PreconditionError, UsageError
-from roles.contract_file import PlannedContract, goal_id_of, read_contract
-from roles.contract_toml import line_of, parse_contract
-from roles.scope import matches
+from roles.goal.contract_file import PlannedContract, goal_id_of, read_contract
+from roles.goal.contract_toml import line_of, parse_contract
+from roles.workspace.scope import matches
 from tests.contracts_on_disk import CONTRACT, FILES, changed, make_project
 from tests.integration.roles.repositories import commit_files, make_repository, raw_git, write
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roles.paired import COVERAGE, compare, decide, interval_rank, schedule, summary
+from roles.measuring.paired import COVERAGE, compare, decide, interval_rank, schedule, summary
 
 positive = st.floats(min_value=1e-3, max_value=1e3)
 pairs = st.lists(st.tuples(positive, positive), min_size=1, max_size=30)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from roles.scope import Change, check_scope, command_files, matches
+from roles.workspace.scope import Change, check_scope, command_files, matches
 
 
 def why(path: str, *, editable: str = "src/**", protected: str = "eval/**") -> str:

@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from roles.process import EndedBy, ProcessOutcome
-from roles.score import NoScore, Score, parse_score, score_of
+from roles.measuring.score import NoScore, Score, parse_score, score_of
+from roles.processes.process import EndedBy, ProcessOutcome
 
 
 def outcome(

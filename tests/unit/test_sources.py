@@ -8,7 +8,7 @@ import pytest
 
 from contracts.errors import UsageError
 from demo.preset import load_preset
-from roles.sources import (
+from roles.goal.sources import (
     QueueEntry,
     changes_folder,
     next_entry,

@@ -13,8 +13,8 @@ import psutil
 import pytest
 
 from contracts.store.embedded import server_status
-from roles.context import open_context
-from roles.launch import end_lanes, live_lanes
+from roles.goal.context import open_context
+from roles.lanes.launch import end_lanes, live_lanes
 from tests.conftest import session_server
 from tests.integration.demo.tiny import make_preset, start_demo
 from tests.support import wait_until

@@ -5,7 +5,7 @@ import stat
 import subprocess
 from pathlib import Path
 
-from roles.git import Git
+from roles.workspace.git import Git
 
 ENV = {
     "PATH": os.environ["PATH"],

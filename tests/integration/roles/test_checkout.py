@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from contracts.errors import MachineError, UsageError
-from roles.checkout import blob_id, checkout_fresh, uncommitted
-from roles.git import Git
+from roles.workspace.checkout import blob_id, checkout_fresh, uncommitted
+from roles.workspace.git import Git
 from tests.integration.roles.repositories import (
     FILES,
     commit_files,
@@ -209,7 +209,7 @@ def test_field_case_98_planted_bytecode_does_not_come_along(git: Git, tmp_path: 
 def test_a_large_tree_is_written_in_batches(
     git: Git, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("roles.checkout._BATCH_BYTES", 1000)
+    monkeypatch.setattr("roles.workspace.checkout._BATCH_BYTES", 1000)
     commit = commit_files(git, {f"d/{n}": str(n) * 300 for n in range(40)})
     dest = checkout_fresh(git, commit, tmp_path / "out", commit, [])
     assert uncommitted(git, dest, commit) == ()

@@ -10,8 +10,8 @@ import pytest
 
 from contracts.errors import UsageError
 from roles.drivers.base import DRIVERS, Brief, DriverStatus, get_driver
-from roles.git import Git
-from roles.process import EndedBy
+from roles.processes.process import EndedBy
+from roles.workspace.git import Git
 from tests.integration.roles.repositories import (
     commit_files,
     make_repository,

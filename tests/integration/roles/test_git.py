@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from contracts.errors import PreconditionError, UsageError
-from roles.git import Git, GitError
-from roles.repository import machinery, open_repository, require_clean
-from roles.scope import Change
+from roles.workspace.git import Git, GitError
+from roles.workspace.repository import machinery, open_repository, require_clean
+from roles.workspace.scope import Change
 from tests.integration.roles.repositories import (
     ENV,
     FILES,

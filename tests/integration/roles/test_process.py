@@ -14,8 +14,8 @@ import psutil
 import pytest
 
 from contracts.errors import MachineError, UsageError
-from roles.process import EndedBy, Limits, ProcessOutcome, base_env, call, run
-from roles.process_tree import MARKER, ProcessIdentity, end_process, identify, is_alive
+from roles.processes.process import EndedBy, Limits, ProcessOutcome, base_env, call, run
+from roles.processes.tree import MARKER, ProcessIdentity, end_process, identify, is_alive
 from tests.support import wait_until
 
 PATH = {"PATH": os.environ["PATH"]}

@@ -9,9 +9,16 @@ from pathlib import Path
 import pytest
 
 from contracts.errors import MachineError, PreconditionError, UsageError
-from roles.git import Git
-from roles.scope import check_scope
-from roles.worktree import Worktree, close, commit_change, open_attempt, remove_tree, replay
+from roles.workspace.git import Git
+from roles.workspace.scope import check_scope
+from roles.workspace.worktree import (
+    Worktree,
+    close,
+    commit_change,
+    open_attempt,
+    remove_tree,
+    replay,
+)
 from tests.integration.roles.repositories import (
     ENV,
     commit_files,
@@ -266,7 +273,7 @@ def test_folders_without_write_permission_are_removed_for_any_user(tmp_path: Pat
         "os.execv(sys.executable, [sys.executable, '-c', sys.argv[1], sys.argv[2]])\n"
     )
     work = (
-        "import pathlib, sys; from roles.worktree import remove_tree\n"
+        "import pathlib, sys; from roles.workspace.worktree import remove_tree\n"
         "root = pathlib.Path(sys.argv[1])\n"
         "try: (root / 'new').mkdir()\n"
         "except PermissionError: remove_tree(root)\n"

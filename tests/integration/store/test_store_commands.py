@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 
 from contracts.errors import UsageError
 from contracts.store.embedded import find_server, server_status
-from roles.store_commands import store
+from roles.commands.store import store
 
 
 def _run(*args: str) -> Result:

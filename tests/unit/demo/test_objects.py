@@ -10,8 +10,8 @@ import pytest
 from demo.objects import commit_id, tree_entries, tree_id, workspace_files
 from demo.packet import planned_contract
 from demo.preset import Preset, load_preset, make_workspace
-from roles.contract_file import read_contract
-from roles.git import Git
+from roles.goal.contract_file import read_contract
+from roles.workspace.git import Git
 
 
 def git(folder: Path, *arguments: str) -> str:

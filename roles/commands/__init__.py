@@ -1,0 +1,1 @@
+"""The commands of people and lanes; each file is one group of them."""

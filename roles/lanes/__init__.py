@@ -1,0 +1,1 @@
+"""Lanes as processes: the worker loop, its lease, its lives, starting and ending them."""

@@ -1,0 +1,191 @@
+"""Start and end the lanes of a goal as plain processes of this machine.
+
+Every lane is a process of its own session that restarts its own worker (`roles.lanes.lives`); the one
+who starts them here only brings a lane back whose whole process was killed. They go on when the
+starter is gone: `end_lanes` finds them by what the store knows of their incarnations.
+"""
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import psutil
+
+from contracts import records
+from contracts.canonical import canonical
+from contracts.errors import UsageError
+from contracts.words import Role
+from roles.goal.context import GoalContext
+from roles.lanes.lives import GAVE_UP
+from roles.lanes.program import program
+from roles.steps.lane import is_dead_here
+
+DEFAULT_LANES = tuple((f"{role}-1", role) for role in Role)
+
+
+def lanes_from(text: str | None) -> list[tuple[str, Role]]:
+    """Read `executor=3,evaluator=1`: one lane each of the roles that are not named.
+
+    Raises:
+        UsageError: A role that there is not, or no number.
+    """
+    counts = dict.fromkeys(Role, 1)
+    for part in filter(None, (text or "").split(",")):
+        name, _, number = part.partition("=")
+        if name not in set(Role) or not number.isdigit() or not 1 <= int(number) <= 64:
+            message = f"{part!r} is no number of lanes"
+            raise UsageError(message, hint="Write --lanes executor=3,evaluator=2 (1 to 64 each).")
+        counts[Role(name)] = int(number)
+    return [(f"{role}-{n}", role) for role in Role for n in range(1, counts[role] + 1)]
+
+
+def register_lanes(context: GoalContext, lanes: Sequence[tuple[str, Role]], operator: str) -> None:
+    """Put the lanes' agents on the roster; those that are there already stay as they are."""
+    for agent_id, role in lanes:
+        found = context.reader.agent(agent_id).get("roles", "")
+        if role in found.split(","):
+            continue
+        roles = [Role(each) for each in found.split(",") if each] + [role]
+        registration = records.AgentRegistration(agent_id=agent_id, roles=tuple(roles))
+        body = canonical({"registration": registration.to_json_dict()})
+        context.writer.register(
+            operator=operator, agent_id=agent_id, roles=[str(each) for each in roles], body=body
+        )
+
+
+def live_lanes(context: GoalContext) -> dict[str, tuple[int, str]]:
+    """Give agent -> (pid, start) of the incarnations that live on this machine."""
+    found = {}
+    for agent_id in context.reader.agent_ids():
+        agent = context.reader.agent(agent_id)
+        host, pid = agent.get("inc_host", ""), agent.get("inc_pid", "")
+        start = agent.get("inc_start", "")
+        if pid.isdigit() and host == os.uname().nodename and not is_dead_here(host, pid, start):
+            found[agent_id] = (int(pid), start)
+    return found
+
+
+@dataclass
+class _Running:
+    process: "subprocess.Popen[bytes]"
+    started: float
+    deaths: int = 0
+    ended: int | None = None
+
+
+@dataclass
+class Lanes:
+    """Lanes that this process started; `tend` brings back what was killed.
+
+    Attributes:
+        stopping: No lane is brought back any more.
+    """
+
+    context: GoalContext
+    stopping: bool = False
+    _running: dict[tuple[str, Role], _Running] = field(default_factory=dict)
+
+    def start(self, lanes: Sequence[tuple[str, Role]]) -> None:
+        """Start each lane in a session of its own, its output in its log."""
+        (self.context.folder / "logs").mkdir(parents=True, exist_ok=True)
+        for agent_id, role in lanes:
+            process = self._spawn(agent_id, role)
+            self._running[agent_id, role] = _Running(process, time.monotonic())
+
+    def _spawn(self, agent_id: str, role: Role) -> "subprocess.Popen[bytes]":
+        argv = [*program(), "worker", "--role", role, "--agent-id", agent_id]
+        argv += ["--goal-id", self.context.goal_id]
+        environment = {**os.environ, "LABMATES_HOME": str(self.context.home)}
+        if self.context.store:
+            environment["LABMATES_STORE_URL"] = self.context.store
+        with (self.context.folder / "logs" / f"{agent_id}.log").open("ab") as log:
+            return subprocess.Popen(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=environment,
+                start_new_session=True,
+            )
+
+    def tend(self) -> int:
+        """Look at every lane once; start those again that were killed. Gives how many run."""
+        alive = 0
+        for (agent_id, role), lane in self._running.items():
+            if lane.ended is not None:
+                continue
+            code = lane.process.poll()
+            if code is None:
+                alive += 1
+                continue
+            killed = code < 0 or code == 70
+            if not killed or self.stopping or lane.deaths >= 5:
+                lane.ended = code
+                continue
+            lane.deaths += 1
+            lane.process, lane.started = self._spawn(agent_id, role), time.monotonic()
+            alive += 1
+        return alive
+
+    def signal(self) -> None:
+        """Ask every lane to end: the first time after its step, the second time at once."""
+        self.stopping = True
+        for lane in self._running.values():
+            if lane.process.poll() is None:
+                with contextlib.suppress(ProcessLookupError):
+                    lane.process.send_signal(signal.SIGTERM)
+
+    def processes(self) -> "list[subprocess.Popen[bytes]]":
+        """Give the lanes' processes, each the first of its session."""
+        return [lane.process for lane in self._running.values()]
+
+    def given_up(self) -> list[str]:
+        """List the lanes whose worker died too often."""
+        return [agent for (agent, _), lane in self._running.items() if lane.ended == GAVE_UP]
+
+    def failed(self) -> list[tuple[str, int]]:
+        """List the lanes that ended with an error, with their exit codes."""
+        return [
+            (agent, lane.ended)
+            for (agent, _), lane in self._running.items()
+            if lane.ended not in {None, 0, GAVE_UP}
+        ]
+
+
+def end_lanes(
+    context: GoalContext, *, patience_s: float = 20.0, tell: Callable[[str], None]
+) -> list[str]:
+    """End every live lane of the goal on this machine; gives the agents that were ended.
+
+    A lane gets `patience_s` seconds to end its step, then hands it back, then is killed. Only
+    processes whose pid and start time are those of the incarnation are touched.
+    """
+    ended: list[str] = []
+    waiting = live_lanes(context)
+    for agent_id, (pid, _) in waiting.items():
+        tell(f"{agent_id}: ends after its step (pid {pid})")
+    for number, limit in enumerate((patience_s, 10.0, 5.0)):
+        for pid, start in waiting.values():
+            if not is_dead_here(os.uname().nodename, str(pid), start):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL if number == 2 else signal.SIGTERM)
+        gone, alive = psutil.wait_procs(_processes(waiting), timeout=limit)
+        left = {process.pid for process in alive}
+        ended += [agent for agent, (pid, _) in waiting.items() if pid not in left]
+        waiting = {agent: who for agent, who in waiting.items() if who[0] in left}
+        del gone
+        if not waiting:
+            break
+    return sorted(ended)
+
+
+def _processes(waiting: dict[str, tuple[int, str]]) -> list[psutil.Process]:
+    found = []
+    for pid, _ in waiting.values():
+        with contextlib.suppress(psutil.NoSuchProcess):
+            found.append(psutil.Process(pid))
+    return found

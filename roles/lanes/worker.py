@@ -1,0 +1,216 @@
+"""The worker loop: wait without polling, claim, act, show evidence, advance.
+
+Theory of operation. A worker is one process of one agent in one role. It enlists its incarnation
+(a second live one is refused), then asks quota and claims in one step. A yes is carried out by the
+role's module, which leaves the item moved, signed or given back. A no is waited out on the wake
+list of the role, at most until the next lease end or 30 s; a lost token costs one such wait.
+Signals only raise a counter: one drains (the step under way ends, then the worker leaves), two
+hand the step back. A refusal ends a step, never the worker. A store that cannot be reached stops
+new work; what was committed is delivered when it answers again, under its fence.
+
+Not here: who may claim what (`quota`, in the store), what a step does (one module per role), and
+restarting a worker that died (`roles.lanes.lives`).
+"""
+
+import signal
+from collections.abc import Callable
+from types import FrameType
+
+import structlog
+
+from contracts.canonical import canonical
+from contracts.errors import LabmatesError, RefusedError, StoreError, StoreUnreachableError
+from contracts.store import keys
+from contracts.store.connect import BLOCK_LIMIT_S, wait_for_answer, with_retries
+from contracts.store.embedded import ensure_server
+from contracts.words import Reason, Role
+from roles.goal.context import open_context
+from roles.lanes.sweep import sweep_worktrees
+from roles.steps.champion import move_champion_ref
+from roles.steps.curating import curate
+from roles.steps.evaluating import evaluate
+from roles.steps.executing import execute
+from roles.steps.lane import Lane, Stop, incarnation_of_this_process, is_dead_here
+from roles.steps.proposing import propose
+
+log = structlog.get_logger()
+
+STEPS: dict[Role, Callable[[Lane, dict[str, str]], None]] = {
+    Role.CURATOR: curate,
+    Role.PROPOSER: propose,
+    Role.EXECUTOR: execute,
+    Role.EVALUATOR: evaluate,
+}
+OVER = {Reason.GOAL_DONE, Reason.GOAL_ESCALATED}
+_LOST = {"stale_fence", "not_claimed"}
+
+
+def run_worker(
+    goal_id: str, agent_id: str, role: Role, *, url: str | None = None, stay: bool = False
+) -> int:
+    """Serve one role of one agent until the goal is over or a signal ends it.
+
+    Args:
+        goal_id: The goal.
+        agent_id: An agent of its roster.
+        role: One of the agent's roles.
+        url: The store, or None for the environment's.
+        stay: Wait on after the goal is done or escalated.
+
+    Returns:
+        0 when it drained or the goal is over.
+
+    Raises:
+        RefusedError: The agent or role is not on the roster, or another process is this agent now.
+        StoreError: The store cannot be used at the start.
+    """
+    context = with_retries(lambda: open_context(goal_id, url=url))
+    stop = Stop()
+    _listen(stop)
+    identity = incarnation_of_this_process()
+    lane = Lane(context, agent_id, role, identity["inc"], stop)
+    _enlist(lane, identity)
+    lease_ms = int(context.reader.require_goal()["lease_ms"])
+    lane.start_lease(lease_ms / 3000)
+    try:
+        _tidy(lane)
+        _serve(lane, stay=stay)
+        _tidy(lane)
+    finally:
+        lane.end_lease()
+        _leave(lane)
+    return 0
+
+
+def _listen(stop: Stop) -> None:
+    """Let TERM and INT raise a counter and nothing else."""
+
+    def note(_number: int, _frame: FrameType | None) -> None:
+        stop.asked += 1
+
+    signal.signal(signal.SIGTERM, note)
+    signal.signal(signal.SIGINT, note)
+
+
+def _enlist(lane: Lane, identity: dict[str, str]) -> None:
+    """Become the agent's one live incarnation; a dead one on this host is replaced at once."""
+    context = lane.context
+    before = context.reader.agent(lane.agent_id)
+    dead = ""
+    if before.get("inc") and is_dead_here(
+        before.get("inc_host", ""), before.get("inc_pid", ""), before.get("inc_start", "")
+    ):
+        dead = before["inc"]
+    context.writer.enlist(agent_id=lane.agent_id, role=lane.role, incarnation=identity, dead=dead)
+
+
+def _tidy(lane: Lane) -> None:
+    """Remove what a crash left behind: an executor's settled worktrees; the champion's branch."""
+    try:
+        if lane.role is Role.EXECUTOR:
+            sweep_worktrees(lane.context)
+        move_champion_ref(lane.context)
+    except (LabmatesError, OSError) as error:
+        log.warning("tidy_failed", error=str(error))
+
+
+def _leave(lane: Lane) -> None:
+    try:
+        lane.drop()
+        lane.say("down", "ended")
+        lane.context.writer.leave(agent_id=lane.agent_id, incarnation=lane.incarnation)
+    except StoreError as error:
+        log.warning("leave_failed", error=error.message)
+
+
+def _serve(lane: Lane, *, stay: bool) -> None:
+    while not lane.stop.draining:
+        try:
+            decision = lane.claim()
+            if decision.get("should_run") == "1":
+                _step(lane)
+                continue
+            if decision.get("reason") in OVER and not stay:
+                return
+            _wait(lane, decision)
+        except StoreUnreachableError as error:
+            lane.drop()
+            log.warning("store_unreachable", error=error.message)
+            _wait_for_store(lane)
+
+
+def _step(lane: Lane) -> None:
+    """Carry out the claim; whatever happens, the worker goes on with the next."""
+    held = lane.require()
+    lane.context.follower.catch_up()
+    item = lane.context.reader.item(held.todo_id)
+    lane.say("working", f"{item.get('hyp') or held.todo_id}: {item.get('state')}")
+    try:
+        STEPS[Role(held.role)](lane, item)
+    except RefusedError as error:
+        _refused(lane, error)
+    except StoreUnreachableError:
+        raise
+    except LabmatesError as error:
+        log.warning("step_failed", todo=held.todo_id, error=error.message, facts=error.facts)
+        _give_back(lane, "step_failed")
+
+
+def _refused(lane: Lane, error: RefusedError) -> None:
+    """Put a late result on record and go on; any other refusal gives the claim back."""
+    held = lane.held
+    log.warning("refused", reason=error.reason, missing=error.missing, what=error.message)
+    if held is None:
+        return
+    if error.reason in _LOST:
+        now = lane.context.reader.item(held.todo_id)
+        body = canonical({"current_fence": int(now.get("fence") or 0), "what": error.message[:200]})
+        lane.context.writer.reject_stale(held, body=body)
+        lane.drop()
+        return
+    _give_back(lane, error.reason)
+
+
+def _give_back(lane: Lane, reason: str) -> None:
+    """Release the claim; an attempt under way stays claimed and is resumed by the next claim."""
+    held = lane.held
+    if held is None:
+        return
+    try:
+        lane.context.writer.release(held, reason)
+    except RefusedError as error:
+        log.warning("release_refused", reason=error.reason, missing=error.missing)
+    lane.drop()
+
+
+def _wait(lane: Lane, decision: dict[str, object]) -> None:
+    """Wait for a token of the role, or for the next lease end; a signal ends the wait."""
+    reason = str(decision.get("reason"))
+    lane.say("waiting", reason, waits_for=str(decision.get("open_gate") or ""))
+    until, now = int(str(decision.get("until") or 0)), int(str(decision.get("now") or 0))
+    seconds = BLOCK_LIMIT_S
+    if until:
+        seconds = min(seconds, max(0.05, (until - now) / 1000 + 0.02))
+    key = keys.wake(lane.context.goal_id, lane.role)
+    waited = 0.0
+    while waited < seconds and not lane.stop.draining:
+        # signals are seen between blocks, so a block is short; an idle lane asks nothing meanwhile
+        part = min(1.0, seconds - waited)
+        if lane.context.writer.blocking_pop(key, part):
+            return
+        waited += part
+
+
+def _wait_for_store(lane: Lane) -> None:
+    """Wait until the store answers; nothing is taken or lost meanwhile.
+
+    The embedded server is started again by whoever comes first; its data is there.
+    """
+    context = lane.context
+    start = None if context.store else ensure_server
+    wait_for_answer(
+        context.writer.client,
+        start=start,
+        stop=lambda: lane.stop.draining,
+        url=context.writer.url,
+    )

@@ -1,0 +1,1 @@
+"""Rounds, pairs, scores and their statistics."""

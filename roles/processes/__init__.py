@@ -1,0 +1,1 @@
+"""Every child process: start, limits, capture, end of the whole tree."""

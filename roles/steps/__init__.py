@@ -1,0 +1,1 @@
+"""What a role does with a claim: one module per role, and what they share."""

@@ -1,0 +1,290 @@
+"""The executor: one attempt in a worktree, from the claim to evidence or a retry packet.
+
+Every attempt that was started ends in the store as evidence or as a retry packet. A crash between
+any two lines leaves something the next claim goes on from: the worktree is opened again, a commit
+that is there is not made again, and only the store's record counts.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from contracts import records
+from contracts.canonical import canonical
+from contracts.errors import LabmatesError, RefusedError
+from contracts.events import HypothesisAdded
+from contracts.words import EvalStatus, EventType, MetricStatus, Split, State, StopReason
+from roles.drivers.base import Brief, DriverOutcome, DriverStatus, get_driver
+from roles.goal.changes import change_folder
+from roles.steps.lane import Lane
+from roles.workspace.scope import check_scope
+from roles.workspace.worktree import Worktree, close, commit_change, open_attempt, replay
+
+_STOP_REASONS = {
+    DriverStatus.NO_CHANGE: StopReason.NO_CHANGE,
+    DriverStatus.TIMEOUT: StopReason.TIMEOUT,
+    DriverStatus.SILENT: StopReason.SILENT,
+    DriverStatus.CRASH: StopReason.CRASH,
+    DriverStatus.OUT_OF_MEMORY: StopReason.OUT_OF_MEMORY,
+    DriverStatus.BASE_CONFLICT: StopReason.BASE_CONFLICT,
+    DriverStatus.DRIVER_ERROR: StopReason.DRIVER_ERROR,
+    DriverStatus.STOPPED: StopReason.OPERATOR_TAKEOVER,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    """An attempt under way: the item as claimed, and where it runs."""
+
+    number: int
+    hypothesis_id: str
+    hypothesis: records.Hypothesis
+    worktree: Worktree
+    replay_of: str | None
+
+
+def execute(lane: Lane, item: dict[str, str]) -> None:
+    """Carry one claim to its end: start or resume the attempt, then deliver what came of it."""
+    state = State(item["state"])
+    if state is State.ATTEMPT_RUNNING:
+        _deliver(lane, _resumed(lane, item))
+        return
+    attempt = _started(lane, item)
+    if attempt is not None:
+        _deliver(lane, attempt)
+
+
+def _hypothesis(lane: Lane, item: dict[str, str]) -> records.Hypothesis:
+    event = lane.context.follower.event(int(item["added_rev"]))
+    if not isinstance(event, HypothesisAdded):
+        message = f"revision {item['added_rev']} adds no hypothesis"
+        raise LabmatesError(message)
+    return event.hypothesis
+
+
+def _open(lane: Lane, item: dict[str, str], number: int, base: str) -> Worktree:
+    return open_attempt(
+        lane.context.git,
+        lane.context.home,
+        goal=lane.context.goal_id,
+        hypothesis=item["hyp"],
+        attempt=number,
+        base=base,
+    )
+
+
+def _started(lane: Lane, item: dict[str, str]) -> _Attempt | None:
+    """Open the worktree on the champion of now and record the start; None where it is refused."""
+    context = lane.context
+    goal = context.reader.require_goal()
+    number, base = int(item["next_attempt"]), goal["champion_commit"]
+    worktree = _open(lane, item, number, base)
+    confirmation = item.get("wants_confirm") or None
+    replay_of = item.get("commit") if item["state"] == State.SUPPORTED else None
+    start = records.AttemptStart.model_validate(
+        {
+            "branch": worktree.branch,
+            "base_commit": base,
+            "base_revision": int(goal["champion_rev"]),
+            "worktree": str(worktree.path.relative_to(context.home.resolve())),
+            "scope_sha256": context.contract.protected_scope_sha256,
+            "confirmation": confirmation,
+            "replay_of": replay_of,
+        }
+    )
+    body = canonical({"start": start.to_json_dict()})
+    try:
+        answer = context.writer.advance(
+            lane.require(),
+            State.ATTEMPT_RUNNING,
+            records=[(EventType.ATTEMPT_STARTED, body)],
+            base_rev=goal["champion_rev"],
+            base_commit=base,
+            replay_of=replay_of or "",
+        )
+    except RefusedError as error:
+        close(worktree)
+        if error.reason in {"stale_fence", "not_claimed"}:
+            raise
+        # paused, closed, gated, or the champion moved since the claim: nothing was started
+        reasons = {"base_current": "stale_base", "not_paused": "goal_paused"}
+        context.writer.release(lane.require(), reasons.get(error.reason, "goal_closed"))
+        lane.drop()
+        return None
+    lane.moved(answer["version"])
+    return _Attempt(number, item["hyp"], _hypothesis(lane, item), worktree, replay_of)
+
+
+def _resumed(lane: Lane, item: dict[str, str]) -> _Attempt:
+    """Go on with an attempt that a worker of this lane left behind."""
+    number = int(item["attempt"])
+    worktree = _open(lane, item, number, item["base_commit"])
+    return _Attempt(
+        number, item["hyp"], _hypothesis(lane, item), worktree, item.get("replay_of") or None
+    )
+
+
+def _deliver(lane: Lane, attempt: _Attempt) -> None:
+    worktree = attempt.worktree
+    outcome: DriverOutcome | None = None
+    commit = worktree.committed
+    if commit is None and attempt.replay_of:
+        lane.say(
+            "working", f"attempt {attempt.number}, {attempt.hypothesis_id}: replays its commit"
+        )
+        commit = replay(lane.context.git, worktree, attempt.replay_of)
+        if commit is None:
+            _give_up(
+                lane, attempt, StopReason.BASE_CONFLICT, "its commit conflicts with the champion"
+            )
+            return
+    elif commit is None:
+        outcome = _drive(lane, attempt)
+        if outcome.status is not DriverStatus.CHANGED:
+            _give_up(lane, attempt, _STOP_REASONS[outcome.status], outcome.summary, outcome)
+            return
+        title = f"{attempt.hypothesis.title}\n\n{attempt.hypothesis_id}, attempt {attempt.number}"
+        commit = commit_change(worktree, title)
+        if commit is None:
+            _give_up(lane, attempt, StopReason.NO_CHANGE, "nothing differs from the base", outcome)
+            return
+    _record(lane, attempt, commit, outcome)
+
+
+def _drive(lane: Lane, attempt: _Attempt) -> DriverOutcome:
+    contract = lane.context.contract
+    hypothesis = attempt.hypothesis
+    lane.say("working", f"attempt {attempt.number}, {attempt.hypothesis_id}: {hypothesis.driver}")
+    logs = lane.context.folder / "logs"
+    logs.mkdir(parents=True, exist_ok=True)
+    change = hypothesis.change_ref
+    brief = Brief(
+        goal_id=lane.context.goal_id,
+        hypothesis_id=attempt.hypothesis_id,
+        attempt=attempt.number,
+        title=hypothesis.title,
+        hypothesis=hypothesis.hypothesis,
+        worktree=attempt.worktree.path,
+        editable=contract.context.editable,
+        protected=contract.context.protected,
+        timeout_s=contract.policy.attempt_timeout_s,
+        change_dir=change_folder(lane.context, change) if change else None,
+        command=contract.strategy.driver_command,
+        env={},
+        log_path=logs / f"attempt-{attempt.number}.log",
+        stop=lambda: lane.stop.now or lane.lost,
+    )
+    return get_driver(hypothesis.driver).run(brief)
+
+
+def _record(lane: Lane, attempt: _Attempt, commit: str, outcome: DriverOutcome | None) -> None:
+    """Check the scope of what was committed, before anything of it runs, and show the evidence."""
+    context, contract = lane.context, lane.context.contract
+    base = attempt.worktree.base
+    scope = check_scope(
+        context.git.diff_names(base, commit), contract.context.editable, contract.context.protected
+    )
+    _, added, removed = context.git.diff_stat(base, commit)
+    cost = outcome.cost_usd if outcome else 0.0
+    evidence = records.Evidence(
+        attempt=attempt.number,
+        split=Split.DEV,
+        metric=records.Metric(
+            name=contract.evaluation.metric, direction=contract.evaluation.direction
+        ),
+        primary_metric_status=MetricStatus.INCONCLUSIVE,
+        eval_status=EvalStatus.INCONCLUSIVE,
+        code_ref=commit,
+        branch=attempt.worktree.branch,
+        changed_files=scope.changed[:200],
+        insertions=added,
+        deletions=removed,
+        scope_violations=tuple(f"{found.path}: {found.why}" for found in scope.violations[:50]),
+        protected_scope_clean=scope.clean,
+        raw_logs_recorded=False,
+        private_artifacts_recorded=False,
+        manifest=_manifest(lane, attempt, commit, outcome),
+        cost_usd=cost,
+        summary=outcome.summary if outcome else "replayed on the champion",
+    )
+    context.writer.advance(
+        lane.require(),
+        State.EVIDENCE_RECORDED,
+        records=[(EventType.EVIDENCE_RECORDED, canonical({"evidence": evidence.to_json_dict()}))],
+        commit=commit,
+        **_cost(attempt, cost),
+    )
+    lane.drop()
+    close(attempt.worktree)
+
+
+def _give_up(
+    lane: Lane,
+    attempt: _Attempt,
+    reason: StopReason,
+    detail: str,
+    outcome: DriverOutcome | None = None,
+) -> None:
+    """End the attempt with a retry packet; edits are kept in the salvage ref by the next opening."""
+    cost = outcome.cost_usd if outcome else 0.0
+    packet = records.RetryPacket(
+        attempt=attempt.number,
+        stop_reason=reason,
+        retry_reason=f"{reason}: {detail}"[:300],
+        resumable_ref=attempt.worktree.branch if attempt.worktree.committed else None,
+        cost_usd=cost,
+        detail=detail[:2000],
+    )
+    lane.context.writer.advance(
+        lane.require(),
+        State.NEEDS_RETRY,
+        records=[(EventType.RETRY_RECORDED, canonical({"retry": packet.to_json_dict()}))],
+        reason=str(reason),
+        **_cost(attempt, cost),
+    )
+    lane.drop()
+    close(attempt.worktree)
+
+
+def _cost(attempt: _Attempt, cost_usd: float) -> dict[str, str]:
+    if cost_usd <= 0:
+        return {}
+    spend = records.Spend(attempt=attempt.number, cost_usd=cost_usd)
+    return {
+        "cost": str(round(cost_usd * 1_000_000)),
+        "spent_body": canonical({"spend": spend.to_json_dict()}),
+    }
+
+
+def _manifest(
+    lane: Lane, attempt: _Attempt, commit: str, outcome: DriverOutcome | None
+) -> records.ProcessManifest:
+    """Describe the driver's process, or the git work that stood in for one."""
+    process = outcome.process if outcome else None
+    git = lane.context.git
+    common = {
+        "commit": commit,
+        "tree": git.tree_of(commit),
+        "resource_class": lane.context.contract.environment.resource_class,
+    }
+    if process is None:
+        what = ("git", "cherry-pick") if outcome is None else (attempt.hypothesis.driver,)
+        return records.ProcessManifest(
+            argv=what,
+            started_at=lane.context.reader.now(),
+            duration_s=0.0,
+            exit_code=0,
+            ended_by="exit",
+            **common,
+        )
+    return records.ProcessManifest(
+        argv=process.argv,
+        started_at=process.started_at,
+        duration_s=process.duration_s,
+        exit_code=process.exit_code,
+        signal=process.signal,
+        ended_by=str(process.ended_by),
+        output_bytes=process.output_bytes,
+        leftovers=process.leftovers[:20],
+        log_ref=Path(process.log_path).name if process.log_path else None,
+        **common,
+    )

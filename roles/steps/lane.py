@@ -1,0 +1,175 @@
+"""A lane: an agent in one role, its claim, the lease that a thread renews, and what it says it does.
+
+The lease thread never ends the work: a renewal that fails is tried again at the next turn, and a
+refused one only sets `lost`, which the step asks before it writes. What decides is the fence.
+"""
+
+import contextlib
+import os
+import socket
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import psutil
+import structlog
+
+from contracts.errors import LabmatesError, RefusedError
+from contracts.store import keys
+from contracts.store.writer import Held
+from contracts.words import Role
+from roles.goal.context import GoalContext
+
+log = structlog.get_logger()
+
+
+@dataclass(slots=True)
+class Stop:
+    """What signals asked for: one drains, two hand back what is under way."""
+
+    asked: int = 0
+
+    @property
+    def draining(self) -> bool:
+        """No new claim any more."""
+        return self.asked > 0
+
+    @property
+    def now(self) -> bool:
+        """End the step under way and hand it back."""
+        return self.asked > 1
+
+
+@dataclass
+class Lane:
+    """One agent in one role on this machine.
+
+    Attributes:
+        incarnation: Host, pid and start of this process as one word.
+        held: The claim, while there is one.
+        lost: The store refused a renewal: the claim is somebody else's by now.
+    """
+
+    context: GoalContext
+    agent_id: str
+    role: Role
+    incarnation: str
+    stop: Stop
+    held: Held | None = None
+    lost: bool = False
+    _ended: threading.Event = field(default_factory=threading.Event)
+    _thread: threading.Thread | None = None
+
+    def claim(self) -> dict[str, object]:
+        """Ask quota and take what it gives; gives the decision."""
+        decision = self.context.writer.claim(
+            agent_id=self.agent_id, incarnation=self.incarnation, role=self.role
+        )
+        self.take(decision)
+        return decision
+
+    def take(self, decision: Mapping[str, object]) -> None:
+        """Hold the claim that a decision carries, or none."""
+        self.lost = False
+        if decision.get("should_run") != "1":
+            self.held = None
+            return
+        self.held = Held(
+            goal_id=self.context.goal_id,
+            agent_id=self.agent_id,
+            incarnation=self.incarnation,
+            role=str(decision["selected_role"]),
+            todo_id=str(decision["todo"]),
+            fence=int(str(decision["fence"])),
+            version=int(str(decision["version"])),
+        )
+
+    def require(self) -> Held:
+        """Give the claim; a step runs only under one."""
+        if self.held is None:
+            message = "a step without a claim"
+            raise LabmatesError(message)
+        return self.held
+
+    def moved(self, version: object) -> None:
+        """Note the item's new version after a move that kept the claim."""
+        self.held = replace(self.require(), version=int(str(version)))
+
+    def drop(self) -> None:
+        """Forget the claim; the store has ended it."""
+        self.held = None
+
+    def say(self, state: str, doing: str, *, waits_for: str = "") -> None:
+        """Tell status and dashboards what this lane does now; derived, never part of the truth."""
+        fields = {
+            "state": state,
+            "doing": doing,
+            "waits_for": waits_for,
+            "role": str(self.role),
+            "todo": self.held.todo_id if self.held else "",
+            "since_ms": str(int(time.time() * 1000)),
+        }
+        key = keys.lane(self.context.goal_id, self.agent_id)
+        with contextlib.suppress(Exception):  # a view that is late harms nobody
+            self.context.writer.client.hset(key, mapping=fields)  # type: ignore[arg-type]
+
+    # The lease ----------------------------------------------------------------------------------
+
+    def start_lease(self, every_s: float) -> None:
+        """Renew the incarnation and its claim every `every_s` seconds until `end_lease`."""
+
+        def renew() -> None:
+            while not self._ended.wait(every_s):
+                self.renew()
+
+        self._thread = threading.Thread(target=renew, name="lease", daemon=True)
+        self._thread.start()
+
+    def renew(self) -> None:
+        """Renew once; never raises."""
+        held = self.held
+        try:
+            self.context.writer.renew(
+                agent_id=self.agent_id, incarnation=self.incarnation, held=held
+            )
+        except RefusedError as error:
+            if held is not None and held is self.held:
+                self.lost = True
+                log.warning("claim_lost", todo=held.todo_id, missing=error.missing)
+        except Exception as error:  # noqa: BLE001 - a failed renewal degrades, it never ends work
+            log.warning("renewal_failed", error=str(error))
+
+    def end_lease(self) -> None:
+        """Stop renewing."""
+        self._ended.set()
+        if self._thread is not None:
+            self._thread.join(timeout=5)
+
+
+def incarnation_of_this_process() -> dict[str, str]:
+    """Name this process so that it is never taken for another: host, pid and start time."""
+    process = psutil.Process()
+    start = f"{process.create_time():.2f}"
+    host = socket.gethostname()
+    return {
+        "inc": f"{host}/{os.getpid()}/{start}",
+        "host": host,
+        "pid": str(os.getpid()),
+        "start": start,
+    }
+
+
+def is_dead_here(host: str, pid: str, start: str) -> bool:
+    """Tell whether a process of this host is surely gone; unknown is never dead."""
+    if host != socket.gethostname() or not pid.isdigit():
+        return False
+    try:
+        process = psutil.Process(int(pid))
+        if f"{process.create_time():.2f}" != start:
+            return True
+        return process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+    except psutil.Error:
+        return False

@@ -1,0 +1,1 @@
+"""Git, worktrees, fresh checkouts and scope."""
