@@ -164,7 +164,9 @@ def test_a_repeated_attempt_says_so_within_its_column() -> None:
     rows = [row(n, title, 2.0, None, "no gain") for n, title in ((1, "buffer"), (2, "buffer"))]
     rows += [row(n, "block minima", 2.0, None, "no gain") for n in (3, 4)]
     names = ("hyp_0001", "hyp_0001", "hyp_0002", "hyp_0002")
-    attempts = tuple(replace(each, hypothesis_id=name) for each, name in zip(rows, names, strict=True))
+    attempts = tuple(
+        replace(each, hypothesis_id=name) for each, name in zip(rows, names, strict=True)
+    )
     lines = plain(replace(VIEW, attempts=attempts))[4:8]
     assert [line[4:21].rstrip() for line in lines] == [
         "buffer",
