@@ -121,7 +121,7 @@ test: ## everything CI runs: lint, then every test (installs what is missing whe
 	@$(system_packages)
 	$(call prepare,demo$(,)test$(,)dev,demo)
 	$(checks)
-	exec $(BIN)/python -m pytest
+	exec $(BIN)/python -m pytest -n 2 --dist worksteal
 
 lint: ## ruff, mypy, import rules, luacheck
 	@$(system_packages)
@@ -139,7 +139,7 @@ bench: ## measurements of tests/bench, printed; no part of make test
 stress: ## every test, those marked stress at their whole size
 	@$(system_packages)
 	$(call prepare,demo$(,)test$(,)dev,demo)
-	exec env LABMATES_STRESS=1 $(BIN)/python -m pytest
+	exec env LABMATES_STRESS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
 docs: ## writes the generated tables of docs/ again
 	@$(system_packages)
