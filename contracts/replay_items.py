@@ -19,6 +19,8 @@ from contracts.words import (
     TodoKind,
 )
 
+# Actions that begin something; a pause stops these alone.
+_BEGINS = (Action.SELECT, Action.CONFIRM, Action.PROPOSE, Action.MEASURE_BASELINE)
 _CHOSEN = ("stopped", "goal_paused", "goal_closed", "stale_base", "blocked_by_gate")
 """Reasons to give a claim back that are no recovery."""
 
@@ -182,7 +184,8 @@ def _check_new_claim(state: GoalState, item: ItemState, event: ev.Claimed) -> No
     require(not item.claimed_by, f"{item.todo_id} is claimed by {item.claimed_by}")
     held = state.claims.get(event.agent_id)
     require(held is None, f"{event.agent_id} holds {held} already")
-    require(not state.paused, "the goal is paused")
+    begins = event.action in _BEGINS
+    require(not (state.paused and begins), "the goal is paused")
     name = ready_class(state, item)
     closed = is_closed(state, event.at)
     role, actions = _ACTIONS.get(name, (None, ()))

@@ -9,8 +9,10 @@ local ALLOWED = {
 local ROLE_ORDER = {'curator', 'proposer', 'executor', 'evaluator'}
 
 -- What is furthest along comes first: a promotion that waits makes every other measurement stale.
+-- A pause ends claims that begin something; what was started is evaluated and signed all the same.
 local function classes_for(c, role)
   local over = closed(c)
+  local paused = c.goal.v.paused == '1'
   if role == 'curator' then
     return {'cosign_curator'}
   elseif role == 'proposer' then
@@ -18,18 +20,21 @@ local function classes_for(c, role)
     if over then
       classes[#classes + 1] = 'retry'
       classes[#classes + 1] = 'start'
-    elseif c.goal.v.source_open == '1'
+    elseif not paused and c.goal.v.source_open == '1'
       and zcount(c, ready_key(c, 'start')) < num(c.goal, 'low_water') then
       classes[#classes + 1] = 'propose'
     end
     return classes
   elseif role == 'executor' then
-    if c.goal.v.baseline == '' or not room(c) then
+    if paused or c.goal.v.baseline == '' or not room(c) then
       return {}
     end
     return {'confirm', 'retry', 'start'}
   end
-  local classes = {'baseline', 'cosign_evaluator', 'sign', 'holdout'}
+  local classes = {'cosign_evaluator', 'sign', 'holdout'}
+  if not paused then
+    table.insert(classes, 1, 'baseline')
+  end
   if over then
     classes[#classes + 1] = 'confirm'
   end
@@ -85,6 +90,9 @@ local function no_reason(c, roles)
     return 'goal_done'
   elseif now == 'escalate' then
     return 'goal_escalated'
+  end
+  if c.goal.v.paused == '1' then
+    return 'goal_paused'
   end
   local executor = false
   for _, role in ipairs(roles) do
@@ -271,9 +279,6 @@ local function decide(c, a, effect)
       describe(c, answer, i, i.v.claim_role, 'resume')
       return finish(true, 'resume_claim', {i.v.claim_role})
     end
-  end
-  if c.goal.v.paused == '1' then
-    return finish(false, 'goal_paused', roles)
   end
   local picked = pick(c, roles)
   if not picked then

@@ -4,6 +4,7 @@ import json
 import random
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 import redis
@@ -181,6 +182,26 @@ def test_field_case_40_a_key_of_the_wrong_type_refuses_before_the_first_write(
         goal.claim(agent_id="executor-1", incarnation="test")
     assert goal.client.hgetall(f"{key}:item:todo_0001") == before
     assert goal.client.exists(f"{key}:leases") == 0
+
+
+def test_a_pause_stops_what_begins_and_lets_what_was_started_be_evaluated(
+    any_client: redis.Redis, goal_id: str
+) -> None:
+    agents = [("executor-1", "executor"), ("evaluator-1", "evaluator"), ("proposer-1", "proposer")]
+    goal = make_goal(any_client, goal_id, agents=agents)
+    add_items(goal, "proposer-1", [1, 2])
+    held = take(goal, "executor-1")
+    start(goal, held)
+    goal.advance(
+        replace(held, version=held.version + 1),
+        "evidence_recorded",
+        records=[("evidence_recorded", "{}")],
+        commit=BASE,
+    )
+    goal.pause(operator="operator:test", value=True, note="lunch", body="{}")
+    for agent in ("executor-1", "proposer-1"):
+        assert goal.claim(agent_id=agent, incarnation="test")["reason"] == "goal_paused"
+    assert take(goal, "evaluator-1").todo_id == held.todo_id
 
 
 def start(goal: Writer, held: object) -> None:
