@@ -11,6 +11,8 @@ from contracts.words import Direction
 
 Globs = Annotated[tuple[str, ...], Field(min_length=1)]
 MAX_ATTEMPTS_CLAMP = 50
+MAX_LAPSES = 3
+HOLDOUT_PER_ITEM = 2
 
 
 class Context(Record):
@@ -117,3 +119,22 @@ class ResearchContract(Record):
     def contract_hash(self) -> str:
         """Hash the whole normalized contract, base commit included (SHA-256, hex)."""
         return sha256_hex(canonical(self.model_dump(mode="json")))
+
+
+def goal_limits(contract: ResearchContract) -> dict[str, str]:
+    """Give the limits of a contract that the store itself keeps to, as the goal's hash has them."""
+    policy, strategy = contract.policy, contract.strategy
+    limits = {
+        "max_attempts": policy.max_attempts,
+        "max_parallel": policy.max_parallel,
+        "retries": policy.retries,
+        "low_water": strategy.low_water,
+        "max_lapses": MAX_LAPSES,
+        "holdout_limit": contract.holdout_limit,
+        "holdout_per_item": HOLDOUT_PER_ITEM,
+        "holdout_required": int(contract.evaluation.holdout is not None),
+        "owner_gate": int(policy.owner_gate),
+        "deadline_s": policy.deadline_s,
+        "max_cost": round(1_000_000 * policy.max_cost_usd),
+    }
+    return {name: str(limit) for name, limit in limits.items()} | {"stop": strategy.stop}

@@ -5,37 +5,19 @@ table, roster, fences and values?), and the derived state (does what the store a
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from contracts.chain import verify_chains
 from contracts.replay import replay
 from contracts.replay_state import GoalState, Violation, phase_of
-from contracts.store.reader import Reader
+from contracts.store.reader import DerivedState, Reader
 from contracts.words import Phase
-from projection.reading import Snapshot, read_snapshot
+from projection.derived import READY, Finding, differences, goal_findings
+from projection.reading import SNAPSHOT_TRIES, Snapshot, read_snapshot
 from projection.view import best_accepted, counts_of, improvements
 
 SOUND, NOT_DONE, CONTRADICTION = 0, 1, 6
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """A number against an expectation."""
-
-    name: str
-    actual: object
-    expected: object
-    passed: bool
-
-    def to_json_dict(self) -> dict[str, object]:
-        """Give the check as documents write it."""
-        return {
-            "name": self.name,
-            "actual": self.actual,
-            "expected": self.expected,
-            "pass": self.passed,
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,17 +58,43 @@ class Verification:
 
 
 def verify(reader: Reader) -> Verification:
-    """Verify a goal.
+    """Verify a goal, its derived state included.
 
     Raises:
         UsageError: There is no such goal.
         StoreError: The store cannot be read.
     """
+    for _ in range(SNAPSHOT_TRIES):
+        snapshot = read_snapshot(reader)
+        stored = _read_derived(reader, snapshot)
+        if stored is not None:
+            return verify_snapshot(replace(snapshot, goal=stored.goal), stored)
     return verify_snapshot(read_snapshot(reader))
 
 
-def verify_snapshot(snapshot: Snapshot) -> Verification:
-    """Verify what was read of a goal; pure."""
+def _read_derived(reader: Reader, snapshot: Snapshot) -> DerivedState | None:
+    """Read what the store acts on; None unless it is of the snapshot's revision."""
+    if snapshot.heads is None:
+        return None
+    named: dict[str, set[str]] = {"todo": set(), "gate": set(), "agent": set()}
+    for entries in snapshot.entries.values():
+        for _, fields in entries:
+            for name, found in named.items():
+                if fields.get(name):
+                    found.add(fields[name])
+    agents = {*reader.agent_ids(), *named["agent"]}
+    stored = reader.derived(todos=named["todo"], agents=agents, gates=named["gate"], classes=READY)
+    same = stored is not None and stored.goal.get("rev") == snapshot.goal.get("rev")
+    return stored if same else None
+
+
+def verify_snapshot(snapshot: Snapshot, stored: DerivedState | None = None) -> Verification:
+    """Verify what was read of a goal; pure.
+
+    Args:
+        snapshot: Of the goal.
+        stored: Derived state of the same revision; without it the goal's hash alone is compared.
+    """
     chain = verify_chains(snapshot.goal_id, snapshot.entries, snapshot.heads, snapshot.revision)
     state, found = replay(snapshot.goal_id, chain.events)
     violations = list(chain.violations)
@@ -95,12 +103,14 @@ def verify_snapshot(snapshot: Snapshot) -> Verification:
     violations += [each for each in found if first is None or each.revision < first]
     violations.sort(key=lambda each: (each.revision, each.stream, each.entry_id))
     whole = snapshot.heads is not None and not violations
-    derived = _derived(state, snapshot) if whole else []
+    derived = goal_findings(state, snapshot.goal) if whole else []
+    derived += differences(state, stored) if whole and stored is not None else []
     best = best_accepted(state)
     stats = {
         **counts_of(state),
         "events": sum(len(entries) for entries in snapshot.entries.values()),
         "revision": snapshot.revision,
+        "derived_compared": whole and stored is not None,
         "improvements": improvements(state),
         "champion_commit": state.champion.commit if state.champion else None,
         "best": best.spread.value if best else None,
@@ -117,35 +127,6 @@ def verify_snapshot(snapshot: Snapshot) -> Verification:
         stats=stats,
         heads=chain.heads,
     )
-
-
-def _same(name: str, stored: object, replayed: object) -> Finding:
-    return Finding(name, stored, replayed, stored == replayed)
-
-
-def _derived(state: GoalState, snapshot: Snapshot) -> list[Finding]:
-    """Lay the derived state, which the store acts on, beside what the events give."""
-    goal = snapshot.goal
-
-    def number(name: str) -> int:
-        text = goal.get(name, "") or "0"
-        return int(text) if text.lstrip("-").isdigit() else -1
-
-    champion = state.champion
-    return [
-        _same("revision", number("rev"), state.revision),
-        _same("contract_hash", goal.get("contract_hash", ""), state.contract_hash),
-        _same("approved", goal.get("status") == "approved", state.approved),
-        _same(
-            "champion_commit", goal.get("champion_commit", ""), champion.commit if champion else ""
-        ),
-        _same("champion_rev", number("champion_rev"), state.champion_revision),
-        _same("target_met", goal.get("target_met") == "1", state.target_met),
-        _same("live", number("live"), state.live),
-        _same("attempts_used", number("attempts_used"), state.attempts_used),
-        _same("attempts_reserved", number("attempts_reserved"), state.attempts_reserved),
-        _same("holdouts", number("holdouts"), state.holdouts),
-    ]
 
 
 def _progress(state: GoalState) -> list[Finding]:

@@ -2,7 +2,8 @@
 
 from contracts.text import NONE, inert
 from contracts.words import Phase
-from projection.verify import Finding, Verification
+from projection.derived import Finding
+from projection.verify import Verification
 
 
 def verification_lines(found: Verification) -> list[str]:
@@ -27,6 +28,8 @@ def verification_lines(found: Verification) -> list[str]:
         f"counted    {counted}",
     ]
     lines += [_finding(each) for each in found.progress if each.expected is not None]
+    if not stats["derived_compared"]:
+        lines.append("derived    not compared: the goal was written during every try")
     lines += ["", "Heads, to keep elsewhere:"]
     lines += [f"{stream:<10} {head}" for stream, head in sorted(found.heads.items())]
     if found.phase != Phase.DONE:
@@ -41,6 +44,13 @@ def _finding(each: Finding) -> str:
     return f"{each.name:<10} {shown}, expected {each.expected}: {word}"
 
 
+def _shown(value: object) -> str:
+    """Show a value on one line; nothing is shown as such."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return inert(value) if value not in {"", None} else "empty"
+
+
 def _contradictions(found: Verification) -> list[str]:
     derived = [each for each in found.derived if not each.passed]
     count = len(found.violations) + len(derived)
@@ -50,8 +60,8 @@ def _contradictions(found: Verification) -> list[str]:
         lines.append(f"rev {each.revision:<6} {where}  {inert(each.type)}".rstrip())
         lines.append(f"           {inert(each.what)}")
     lines += [
-        f"derived    {each.name}: the store has {inert(each.actual)}, the events give "
-        f"{inert(each.expected)}"
+        f"derived: {inert(each.name)} is {_shown(each.actual)}, the events say "
+        f"{_shown(each.expected)}"
         for each in derived
     ]
     return lines

@@ -1,5 +1,6 @@
 """The read side: streams and derived state, with reading commands only."""
 
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -10,12 +11,34 @@ from contracts.store.decision import Reply, as_dict
 from contracts.words import Stream
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     import redis
 
 Entry = tuple[str, dict[str, str]]
 """An entry's id and its text fields."""
+
+
+@dataclass(frozen=True, slots=True)
+class DerivedState:
+    """What the store acts on, at one revision; a key of a foreign kind reads as empty.
+
+    Attributes:
+        ready: Class -> todo -> rank.
+        texts: Digest of a hypothesis text -> hypothesis.
+        hypotheses: Hypothesis -> todo.
+        open_gates: Gate -> revision it was opened at.
+    """
+
+    goal: dict[str, str]
+    items: dict[str, dict[str, str]]
+    agents: dict[str, dict[str, str]]
+    gates: dict[str, dict[str, str]]
+    roster: frozenset[str]
+    hypotheses: dict[str, str]
+    texts: dict[str, str]
+    ready: dict[str, dict[str, float]]
+    open_gates: dict[str, float]
 
 
 class Reader:
@@ -96,6 +119,67 @@ class Reader:
         """Give a gate's fields; empty when there is none."""
         return dict(self._read(lambda: self.client.hgetall(keys.gate(self.goal_id, gate_id))))
 
+    def derived(
+        self,
+        *,
+        todos: "Iterable[str]",
+        agents: "Iterable[str]",
+        gates: "Iterable[str]",
+        classes: "Iterable[str]",
+    ) -> DerivedState | None:
+        """Read derived state in one batch; None if the goal was written meanwhile.
+
+        Bytes that are no text are escaped.
+        """
+        goal_id = self.goal_id
+        hashes = {
+            "item": {each: keys.item(goal_id, each) for each in todos},
+            "agent": {each: keys.agent(goal_id, each) for each in agents},
+            "gate": {each: keys.gate(goal_id, each) for each in gates},
+            "ready": {each: keys.ready(goal_id, each) for each in classes},
+        }
+        calls: list[tuple[str, ...]] = [("HGETALL", keys.goal(goal_id))]
+        for kind in ("item", "agent", "gate"):
+            calls += [("HGETALL", key) for key in hashes[kind].values()]
+        calls += [("ZRANGE", key, "0", "-1", "WITHSCORES") for key in hashes["ready"].values()]
+        calls += [
+            ("ZRANGE", keys.gates(goal_id), "0", "-1", "WITHSCORES"),
+            ("SMEMBERS", keys.agents(goal_id)),
+            ("HGETALL", keys.prefix(goal_id) + ":hyps"),
+            ("HGETALL", keys.prefix(goal_id) + ":texts"),
+            ("HGETALL", keys.goal(goal_id)),
+        ]
+
+        def ask() -> Any:
+            batch = self.client.pipeline(transaction=False)
+            for call in calls:
+                # redis-py's own switch to hand out bytes
+                batch.execute_command(*call, NEVER_DECODE=True)  # type: ignore[no-untyped-call]
+            return batch.execute(raise_on_error=False)
+
+        answers = iter(self._read(ask))
+        before = _fields(next(answers))
+        items = {each: _fields(next(answers)) for each in hashes["item"]}
+        members = {each: _fields(next(answers)) for each in hashes["agent"]}
+        found_gates = {each: _fields(next(answers)) for each in hashes["gate"]}
+        ready = {each: _scores(next(answers)) for each in hashes["ready"]}
+        open_gates, roster = _scores(next(answers)), next(answers)
+        hypotheses, texts = _fields(next(answers)), _fields(next(answers))
+        goal = _fields(next(answers))
+        if goal.get("rev") != before.get("rev"):
+            return None
+        return DerivedState(
+            goal=goal,
+            items=items,
+            agents=members,
+            gates=found_gates,
+            roster=frozenset(_text(each) for each in _listed(roster)),
+            hypotheses=hypotheses,
+            texts=texts,
+            ready=ready,
+            open_gates=open_gates,
+        )
+
     def should_run(self, agent_id: str, *, role: str = "", brief: bool = False) -> Reply:
         """Ask for the decision of `quota should-run`, without effect."""
         values: Mapping[str, str] = {
@@ -123,6 +207,29 @@ class Reader:
         """Give the store's clock in ms."""
         seconds, micros = self._read(self.client.time)
         return int(seconds) * 1000 + int(micros) // 1000
+
+
+def _text(value: object) -> str:
+    return value.decode(errors="backslashreplace") if isinstance(value, bytes) else str(value)
+
+
+def _listed(answer: object) -> "Iterable[object]":
+    return answer if isinstance(answer, list | set | tuple) else ()
+
+
+def _fields(answer: object) -> dict[str, str]:
+    pairs = answer.items() if isinstance(answer, dict) else ()
+    return {_text(name): _text(value) for name, value in pairs}
+
+
+def _scores(answer: object) -> dict[str, float]:
+    """Read members with scores, which redis-py may have paired already."""
+    flat: list[Any] = []
+    for each in _listed(answer):
+        flat += each if isinstance(each, list | tuple) else [each]
+    return {
+        _text(member): float(score) for member, score in zip(flat[::2], flat[1::2], strict=True)
+    }
 
 
 def goal_ids(client: "redis.Redis", *, url: str = "") -> list[str]:

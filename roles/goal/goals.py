@@ -15,7 +15,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from contracts.canonical import canonical
-from contracts.contract import ResearchContract
+from contracts.contract import ResearchContract, goal_limits
 from contracts.errors import PreconditionError, RecordsError, RefusedError, UsageError
 from contracts.ids import is_goal_id
 from contracts.records import Approval
@@ -25,8 +25,6 @@ from contracts.store.writer import Writer
 from contracts.words import Stream
 
 CONTRACT_FILE = "labmates.toml"
-MAX_LAPSES = 3
-HOLDOUT_PER_ITEM = 2
 _LEASE_S = 30.0
 
 
@@ -82,24 +80,9 @@ def create_goal(
 
 
 def goal_numbers(contract: ResearchContract) -> dict[str, str]:
-    """Give the numbers of a contract that the store itself keeps to."""
-    policy, strategy, evaluation = contract.policy, contract.strategy, contract.evaluation
-    numbers = {
-        "max_attempts": policy.max_attempts,
-        "max_parallel": policy.max_parallel,
-        "retries": policy.retries,
-        "low_water": strategy.low_water,
-        "lease_ms": round(1000 * _lease_s()),
-        "max_lapses": MAX_LAPSES,
-        "holdout_limit": contract.holdout_limit,
-        "holdout_per_item": HOLDOUT_PER_ITEM,
-        "holdout_required": int(evaluation.holdout is not None),
-        "owner_gate": int(policy.owner_gate),
-        "deadline_s": policy.deadline_s,
-        "max_cost": round(1_000_000 * policy.max_cost_usd),
-    }
-    found = {name: str(number) for name, number in numbers.items()} | {"stop": strategy.stop}
-    if evaluation.target is None:
+    """Give the numbers that a goal is born with: the contract's limits and this machine's lease."""
+    found = goal_limits(contract) | {"lease_ms": str(round(1000 * _lease_s()))}
+    if contract.evaluation.target is None:
         found["target_met"] = "1"
     return found
 

@@ -36,15 +36,27 @@ def streams_of(scenario: Scenario) -> Copied:
 
 def copy(scenario: Scenario, target: redis.Redis, streams: Copied) -> Reader:
     """Copy a goal, with these streams, entry by entry under their own ids."""
-    goal_id = scenario.goal_id
+    goal_id, source = scenario.goal_id, scenario.client
+    derived = [
+        key
+        for key in map(str, source.scan_iter(match=f"{keys.prefix(goal_id)}*"))
+        if ":events:" not in key
+    ]
     with target.pipeline() as batch:  # one batch costs one write to the disk
         for key in target.scan_iter(match=f"{keys.prefix(goal_id)}*"):
             batch.delete(key)
         for stream, entries in streams.items():
             for entry_id, fields in entries:
                 batch.xadd(keys.events(goal_id, stream), Fields(fields), id=entry_id)
-        batch.hset(keys.heads(goal_id), mapping=Fields(scenario.reader.heads()))
-        batch.hset(keys.goal(goal_id), mapping=Fields(scenario.reader.goal()))
+        for key in derived:
+            kind = source.type(key)
+            if kind == "hash":
+                batch.hset(key, mapping=Fields(source.hgetall(key)))
+            elif kind == "zset":
+                scores: list[Any] = list(source.zrange(key, 0, -1, withscores=True))
+                batch.zadd(key, Fields(scores))
+            elif kind == "set":
+                batch.sadd(key, *source.smembers(key))
         batch.execute()
     return Reader(target, goal_id)
 
