@@ -14,7 +14,7 @@ import pytest
 
 from contracts.store.embedded import server_status
 from roles.goal.context import open_context
-from roles.lanes.launch import end_lanes, live_lanes
+from roles.lanes.ending import end_lanes, live_lanes
 from tests.conftest import session_server
 from tests.integration.demo.tiny import make_preset, start_demo
 from tests.support import wait_until
