@@ -20,7 +20,7 @@ from tests.integration.demo.tiny import make_preset, start_demo
 from tests.support import wait_until
 from tests.tiny import labmates
 
-pytestmark = [pytest.mark.usefixtures("server_of_home"), pytest.mark.timeout(170)]
+pytestmark = [pytest.mark.usefixtures("server_of_home"), pytest.mark.timeout(400)]
 LANES = {"curator-1", "proposer-1", "executor-1", "evaluator-1"}
 SLOW = {f"step_{n}": {"value.txt": f"{1 + n / 5}\n"} for n in range(1, 30)}
 
