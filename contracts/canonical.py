@@ -6,6 +6,7 @@ edits, not against a writer who recomputes it: replay, the roster and a head kep
 
 import hashlib
 import json
+import unicodedata
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -25,6 +26,12 @@ def sha256_hex(text: str | bytes) -> str:
     """Hash text (as UTF-8) or bytes with SHA-256."""
     data = text.encode() if isinstance(text, str) else text
     return hashlib.sha256(data).hexdigest()
+
+
+def text_digest(text: str) -> str:
+    """Digest a hypothesis' text, so that case, blanks and Unicode forms make no difference."""
+    plain = unicodedata.normalize("NFKC", text).casefold()
+    return sha256_hex(" ".join(unicodedata.normalize("NFKC", plain).split()))
 
 
 def chain_digest(previous: str, fields: Iterable[tuple[str, str]]) -> str:

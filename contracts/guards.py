@@ -83,6 +83,9 @@ def store_missing(rule: Rule, ctx: Context) -> Missing | None:
         for kind in rule.records:
             if kind not in ctx.records:
                 return Missing("missing_record", f"the record {kind}")
+        for kind in sorted(ctx.records):
+            if kind not in rule.records and kind not in rule.may:
+                return Missing("foreign_record", f"a row that carries {kind}")
     for name in rule.guards:
         if not GUARD_CHECKS[name](ctx):
             return Missing(name, GUARDS[name])

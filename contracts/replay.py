@@ -77,6 +77,9 @@ def _check_envelope(state: GoalState, event: AnyEvent) -> None:
     kind = EventType(event.type)
     require(kind in STREAM_EVENTS[event.stream], f"{kind} has no place in this stream")
     require(event.writer in _writers(event), f"{event.writer} may not write {kind} here")
+    if event.stream == Stream.OPERATOR or kind in _BIRTH:
+        person = event.agent_id.startswith("operator:") and not state.roster.get(event.agent_id)
+        require(person, f"{event.agent_id} is no operator")
     if event.stream == Stream.OPERATOR:
         require(event.role is None, "a person writes here, in no role")
         return
@@ -158,6 +161,8 @@ def _gate_opened(state: GoalState, event: GateOpened) -> None:
         event.gate,
     )
     item.gates.append(gate_id)
+    if item.state != State.ATTEMPT_RUNNING:
+        replay_items.leave_lane(state, item)
     touch(item, event.revision)
 
 

@@ -163,6 +163,7 @@ class GoalState:
     lanes: int = 0
     holdouts: int = 0
     cost_micro_usd: int = 0
+    texts: dict[str, str] = field(default_factory=dict)
     roster: dict[str, tuple[Role, ...]] = field(default_factory=dict)
     claims: dict[str, str] = field(default_factory=dict)
     items: dict[str, ItemState] = field(default_factory=dict)

@@ -3,6 +3,7 @@
 from datetime import datetime
 
 from contracts import events as ev
+from contracts.canonical import text_digest
 from contracts.events import AnyEvent
 from contracts.guards import Context, first_missing, holdout_problem, verdict_targets
 from contracts.labels import measurement_problem
@@ -123,7 +124,7 @@ def transitioned(state: GoalState, event: ev.Transitioned) -> None:
     state.pending.clear()
     if target in {State.ATTEMPT_RUNNING, State.EVALUATED}:
         return
-    if target != State.EVIDENCE_RECORDED:
+    if target != State.EVIDENCE_RECORDED or item.gates:
         leave_lane(state, item)
     if target == State.RETIRED:
         end_item(state, item, event, event.end_reason)
@@ -201,7 +202,11 @@ def hypothesis_added(state: GoalState, event: ev.HypothesisAdded) -> None:
     missing = first_missing(rule, Context(goal=state, item=parent, at=event.at, records=records))
     require(missing is None, f"{source} -> hypothesis_proposed lacks {missing}")
     require(event.version == 1 and event.to_state == State.HYPOTHESIS_PROPOSED, "version 1")
+    digest = text_digest(event.hypothesis.hypothesis)
+    equal = state.texts.get(digest)
+    require(equal is None, f"the same text as {equal}")
     todo_id, hypothesis_id = event.todo_id or "", event.hypothesis_id or ""
+    state.texts[digest] = hypothesis_id
     require(todo_id and todo_id not in state.items, "a new todo id")
     require(hypothesis_id and hypothesis_id not in state.hypotheses, "a new hypothesis id")
     state.items[todo_id] = ItemState(
@@ -262,6 +267,8 @@ def evaluation_recorded(state: GoalState, event: ev.EvaluationRecorded) -> None:
     """Take `evaluation_recorded`; what it says is checked with the transition behind it."""
     item = held_item(state, event)
     attempt = _attempt(state, item, event, State.EVIDENCE_RECORDED)
+    cost = attempt.evidence.cost_usd if attempt.evidence else 0.0
+    require(attempt.cost_usd >= cost - 1e-6, f"the cost of {cost} USD was not settled")
     attempt.evaluation, attempt.evaluation_revision = event.evaluation, event.revision
     item.evaluation_revision = event.revision
     item.wants_confirm = event.evaluation.confirmation or ""

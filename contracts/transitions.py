@@ -29,6 +29,7 @@ class Rule:
         writers: Who may make the move alone; empty for rows of two signatures.
         signers: First and second role, for rows of two signatures.
         records: Events that must stand in the same call.
+        may: Events that may stand in it besides.
         guards: Named conditions on the item and the goal that the store checks, in this order.
         evidence: Names that `contracts.guards` looks for in the records, in this order.
     """
@@ -38,6 +39,7 @@ class Rule:
     writers: tuple[Writer, ...] = ()
     signers: tuple[Role, Role] | None = None
     records: tuple[EventType, ...] = ()
+    may: tuple[EventType, ...] = ()
     guards: tuple[str, ...] = ()
     evidence: tuple[str, ...] = ()
 
@@ -174,6 +176,7 @@ TABLE: tuple[Rule, ...] = (
         _S.SUPPORTED,
         _S.PROMOTION_GATE,
         writers=(_W.EVALUATOR,),
+        may=(_E.HOLDOUT_RECORDED,),
         guards=("not_doomed", "no_confirmation_wanted", "base_current", "holdout"),
         evidence=("holdout_or_none_required",),
     ),
@@ -286,7 +289,7 @@ def lua_table() -> str:
         name = ("sign:" if rule.signers else "move:") + f"{rule.source}>{rule.target}"
         lines.append(
             f'  ["{name}"] = {{writers={names(rule.writers)}, signers={names(rule.signers or ())}, '
-            f"records={names(rule.records)}, guards={names(rule.guards)}}},"
+            f"records={names(rule.records)}, may={names(rule.may)}, guards={names(rule.guards)}}},"
         )
     lines.append("}")
     lines.append("local GATED = {")

@@ -8,13 +8,11 @@ work tree, so nobody can slip in a line after the approval.
 
 import json
 import re
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import PurePosixPath
 from typing import Any, NoReturn
 
-from contracts.canonical import sha256_hex
 from contracts.contract import ResearchContract
 from contracts.errors import UsageError
 from contracts.records import Hypothesis
@@ -149,12 +147,6 @@ def to_hypothesis(
         change_ref=entry.change or None,
         queue_line=entry.line,
     )
-
-
-def text_digest(entry: QueueEntry) -> str:
-    """Digest the hypothesis' text, so that case, blanks and Unicode forms make no difference."""
-    plain = unicodedata.normalize("NFKC", entry.hypothesis).casefold()
-    return sha256_hex(" ".join(unicodedata.normalize("NFKC", plain).split()))
 
 
 def _object(line: str, file: str, number: int) -> dict[str, Any]:

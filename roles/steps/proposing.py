@@ -1,10 +1,10 @@
 """The proposer: turns entries of the source into todo-backed hypotheses, and settles what ended."""
 
-from contracts.canonical import canonical
+from contracts.canonical import canonical, text_digest
 from contracts.errors import RefusedError
 from contracts.words import EndReason, State, TodoKind
 from quota.ranking import rank
-from roles.goal.sources import next_entry, read_queue, text_digest, to_hypothesis
+from roles.goal.sources import next_entry, read_queue, to_hypothesis
 from roles.steps.lane import Lane
 from roles.steps.signing import cosign_retirement, sign_retirement
 
@@ -35,7 +35,7 @@ def _propose(lane: Lane) -> None:
             context.writer.propose(
                 lane.require(),
                 body=canonical({"hypothesis": hypothesis.to_json_dict()}),
-                text_digest=text_digest(entry),
+                text_digest=text_digest(entry.hypothesis),
                 rank=score,
                 rank_reason=why,
                 title=hypothesis.title,

@@ -159,8 +159,15 @@ local function wake_all(c)
   end
 end
 
--- An event gets the next revision of the goal at once, its place in the chain at the commit.
+-- An event gets the next revision of the goal at once, its place in the chain at the commit. What
+-- a body says is not the store's to judge, but a body that is no JSON object would stay for ever.
 local function emit(c, stream, kind, fields, body)
+  if body then
+    local ok, value = pcall(cjson.decode, body)
+    if not ok or type(value) ~= 'table' or string.sub(body, 1, 1) ~= '{' then
+      refuse('bad_body', 'a JSON object as the body of ' .. kind)
+    end
+  end
   local rev = num(c.goal, 'rev') + 1
   set(c.goal, 'rev', rev)
   local flat = {'type', kind, 'rev', int(rev), 'at', int(c.now)}

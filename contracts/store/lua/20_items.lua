@@ -194,6 +194,9 @@ local function open_gate(c, stream, fields, i, kind, body)
   zput(c, c.p .. ':gates', gate, rev)
   add(i, 'gates', 1)
   set(i, 'gate', gate)
+  if i.v.state ~= 'attempt_running' then
+    leave_lane(c, i)
+  end
   touch(i, rev)
   return gate
 end

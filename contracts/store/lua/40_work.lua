@@ -34,23 +34,13 @@ local function facts(c, i)
     hyp = i.v.hyp, revision = int(num(c.goal, 'rev'))}
 end
 
-local function check_rule(c, i, a, name, records)
-  local rule = RULES[name]
-  local more = facts(c, i)
-  if not rule then
-    refuse('no_such_transition', 'a row ' .. string.sub(name, 6) .. ' in the table', more)
-  end
-  for _, kind in ipairs(rule.records) do
-    if not records[kind] then
-      refuse('missing_record', 'the record ' .. kind, more)
+local function contains(list, value)
+  for _, each in ipairs(list) do
+    if each == value then
+      return true
     end
   end
-  for _, guard in ipairs(rule.guards) do
-    if not GUARD[guard](c, i, a, records) then
-      refuse(guard, GUARD_TEXT[guard], more)
-    end
-  end
-  return rule
+  return false
 end
 
 local function records_of(a)
@@ -62,13 +52,31 @@ local function records_of(a)
   return list, kinds
 end
 
-local function contains(list, value)
-  for _, each in ipairs(list) do
-    if each == value then
-      return true
+local function check_rule(c, i, a, name)
+  local rule = RULES[name]
+  local more = facts(c, i)
+  if not rule then
+    refuse('no_such_transition', 'a row ' .. string.sub(name, 6) .. ' in the table', more)
+  end
+  local list, kinds = records_of(a)
+  if #rule.signers == 0 then
+    for _, kind in ipairs(rule.records) do
+      if not kinds[kind] then
+        refuse('missing_record', 'the record ' .. kind, more)
+      end
+    end
+    for _, each in ipairs(list) do
+      if not contains(rule.records, each.kind) and not contains(rule.may, each.kind) then
+        refuse('foreign_record', 'a row that carries ' .. each.kind, more)
+      end
     end
   end
-  return false
+  for _, guard in ipairs(rule.guards) do
+    if not GUARD[guard](c, i, a, kinds) then
+      refuse(guard, GUARD_TEXT[guard], more)
+    end
+  end
+  return rule
 end
 
 local function check_item(c, i, a)
@@ -110,10 +118,9 @@ end
 
 local function propose(c, a)
   local i = held(c, a)
-  local _, kinds = records_of(a)
   local child
   if i.v.kind == 'propose' then
-    check_rule(c, i, a, 'move:contract_ready>hypothesis_proposed', kinds)
+    check_rule(c, i, a, 'move:contract_ready>hypothesis_proposed')
     child = add_hypothesis(c, a, 'contract_ready')
     set(c.goal, 'source_cursor', a.cursor or '')
     set(i, 'lapses', '')
@@ -122,7 +129,7 @@ local function propose(c, a)
   else
     a.to = 'hypothesis_proposed'
     check_item(c, i, a)
-    check_rule(c, i, a, 'move:' .. i.v.state .. '>hypothesis_proposed', kinds)
+    check_rule(c, i, a, 'move:' .. i.v.state .. '>hypothesis_proposed')
     child = add_hypothesis(c, a, 'contradicted')
     local rev = emit(c, 'proposer', 'signed', {writer = 'proposer', role = 'proposer', agent = a.agent,
       todo = i.id, hyp = i.v.hyp, fence = a.fence, version = i.v.version}, a.body2)
@@ -183,7 +190,7 @@ local function start_attempt(c, i, a)
   set(i, 'attempt', i.v.next_attempt)
   set(i, 'next_attempt', '')
   set(i, 'base_rev', a.base_rev)
-  set(i, 'base_commit', a.base_commit or '')
+  set(i, 'base_commit', c.goal.v.champion_commit)
   set(i, 'replay_of', a.replay_of or '')
   for _, field in ipairs({'selected_from', 'wants_confirm', 'evidence_rev', 'evaluation_rev', 'holdout_rev',
     'holdout_pass', 'commit', 'owner'}) do
@@ -193,10 +200,10 @@ end
 
 local function advance(c, a)
   local i = held(c, a)
-  local list, kinds = records_of(a)
+  local list = records_of(a)
   check_item(c, i, a)
   local from, to, role = i.v.state, a.to, i.v.claim_role
-  local rule = check_rule(c, i, a, 'move:' .. from .. '>' .. to, kinds)
+  local rule = check_rule(c, i, a, 'move:' .. from .. '>' .. to)
   if not contains(rule.writers, role) then
     refuse('not_writer', 'the role ' .. (rule.writers[1] or 'none'), facts(c, i))
   end
@@ -241,7 +248,7 @@ local function advance(c, a)
       set(i, 'owner', '')
     end
   end
-  if not (keep or to == 'evidence_recorded') then
+  if not keep and (to ~= 'evidence_recorded' or num(i, 'gates') > 0) then
     leave_lane(c, i)
   end
   if to == 'retired' then
@@ -268,6 +275,9 @@ local function record(c, a)
   local list = records_of(a)
   local kind, body = list[1].kind, list[1].body
   local role = i.v.claim_role
+  if role ~= 'evaluator' then
+    refuse('not_writer', 'the role evaluator', facts(c, i))
+  end
   local function write()
     return emit(c, role, kind, {writer = role, role = role, agent = a.agent, inc = a.inc, todo = i.id,
       hyp = i.v.hyp, attempt = i.v.attempt, fence = a.fence}, body)

@@ -27,7 +27,7 @@ local function sign(c, a)
   local list = records_of(a)
   check_item(c, i, a)
   local from, to, role = i.v.state, a.to, i.v.claim_role
-  local rule = check_rule(c, i, a, 'sign:' .. from .. '>' .. to, {})
+  local rule = check_rule(c, i, a, 'sign:' .. from .. '>' .. to)
   local stands = signed(c, i)
   local order = stands == to and i.v.signed_role == rule.signers[1] and 2 or 1
   if role ~= rule.signers[order] then

@@ -1,6 +1,14 @@
 -- The operator: birth and approval of a goal, the roster, pause, gates.
 
+-- What a person does is written under a person's name, never under an agent's.
+local function check_operator(c, a)
+  if string.sub(a.agent or '', 1, 9) ~= 'operator:' or agent_of(c, a.agent).v.roles ~= '' then
+    refuse('not_operator', 'an operator, not ' .. (a.agent or 'nobody'))
+  end
+end
+
 local function create(c, a)
+  check_operator(c, a)
   if c.goal.exists then
     refuse('goal_exists', 'a new goal id', {status = c.goal.v.status, contract_hash = c.goal.v.contract_hash})
   end
@@ -33,6 +41,7 @@ local function open_todo(c, a, kind, rank)
 end
 
 local function approve(c, a)
+  check_operator(c, a)
   if not c.goal.exists then
     refuse('goal_unknown', c.name)
   end
@@ -54,6 +63,7 @@ local function approve(c, a)
 end
 
 local function register(c, a)
+  check_operator(c, a)
   if not c.goal.exists then
     refuse('goal_unknown', c.name)
   end
@@ -71,6 +81,7 @@ local function register(c, a)
 end
 
 local function pause(c, a)
+  check_operator(c, a)
   if not c.goal.exists then
     refuse('goal_unknown', c.name)
   end
@@ -85,6 +96,7 @@ local function pause(c, a)
 end
 
 local function gate_open(c, a)
+  check_operator(c, a)
   local i = item_of(c, a.todo)
   if not i or TERMINAL[i.v.state] then
     refuse('todo_unknown', 'an open todo ' .. a.todo)
@@ -101,6 +113,7 @@ local function gate_open(c, a)
 end
 
 local function gate_decide(c, a)
+  check_operator(c, a)
   local gate = hash(c, c.p .. ':gate:' .. a.gate)
   if not gate.exists then
     refuse('gate_unknown', 'a gate ' .. a.gate)

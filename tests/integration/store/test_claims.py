@@ -204,6 +204,40 @@ def test_a_pause_stops_what_begins_and_lets_what_was_started_be_evaluated(
     assert take(goal, "evaluator-1").todo_id == held.todo_id
 
 
+def test_a_gated_item_holds_no_lane(any_client: redis.Redis, goal_id: str) -> None:
+    agents = [("executor-1", "executor"), ("proposer-1", "proposer")]
+    goal = make_goal(any_client, goal_id, agents=agents, max_parallel="1")
+    add_items(goal, "proposer-1", [1, 2])
+    held = take(goal, "executor-1")
+    start(goal, held)
+    goal.open_gate(operator="operator:test", todo_id=held.todo_id, kind="owner", body="{}")
+    held = replace(held, version=held.version + 1)
+    evidence = [("evidence_recorded", "{}")]
+    goal.advance(held, "evidence_recorded", records=evidence, commit=BASE)
+    assert take(goal, "executor-1").todo_id == "todo_0002"
+
+
+def test_records_that_no_row_carries_and_people_who_are_none_are_refused(
+    any_client: redis.Redis, goal_id: str
+) -> None:
+    agents = [("executor-1", "executor"), ("proposer-1", "proposer")]
+    goal = make_goal(any_client, goal_id, agents=agents)
+    add_items(goal, "proposer-1", [1])
+    held = take(goal, "executor-1")
+    start(goal, held)
+    held = replace(held, version=held.version + 1)
+    planted = [("evidence_recorded", "{}"), ("evaluation_recorded", "{}")]
+    with pytest.raises(RefusedError) as refused:
+        goal.advance(held, "evidence_recorded", records=planted, commit=BASE)
+    assert refused.value.reason == "foreign_record"
+    with pytest.raises(RefusedError) as refused:
+        goal.advance(held, "evidence_recorded", records=[("evidence_recorded", "no JSON")])
+    assert refused.value.reason == "bad_body"
+    with pytest.raises(RefusedError) as refused:
+        goal.register(operator="executor-1", agent_id="executor-1", roles=["curator"], body="{}")
+    assert refused.value.reason == "not_operator"
+
+
 def start(goal: Writer, held: object) -> None:
     base = Reader(goal.client, goal.goal_id).goal()["champion_rev"]
     goal.advance(
