@@ -1,8 +1,8 @@
 """Derived state beside the events: what the store acts on, field by field, against replay.
 
 Not compared, since no event carries it: leases, incarnations of agents, what a lane says, the last
-operation of an agent and its answer, `lease_ms`, `source_cursor`, `pause_note`, `rank_reason`, and
-the digests of hypothesis texts. `target_met` of an item counts at the promotion gate alone.
+operation of an agent and its answer, `lease_ms`, `source_cursor`, `pause_note` and `rank_reason`.
+`target_met` of an item counts at the promotion gate and behind it, `replay_of` where it is there.
 """
 
 import json
@@ -161,9 +161,9 @@ def _hypotheses(state: GoalState, stored: DerivedState) -> Found:
     yield from _members("hypotheses", stored.hypotheses, state.hypotheses)
     for hypothesis_id, todo_id in state.hypotheses.items():
         yield _same(f"{hypothesis_id} todo", stored.hypotheses.get(hypothesis_id, ""), todo_id)
-    yield from _members("texts", stored.texts.values(), state.hypotheses)
-    count = len(state.hypotheses)
-    yield Finding("texts", len(stored.texts), count, len(stored.texts) == count)
+    yield from _members("texts", stored.texts, state.texts)
+    for digest, hypothesis_id in state.texts.items():
+        yield _same(f"{digest} hypothesis", stored.texts.get(digest, ""), hypothesis_id)
 
 
 def _gates(state: GoalState, stored: DerivedState) -> Found:

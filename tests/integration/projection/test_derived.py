@@ -119,7 +119,7 @@ def edited(value: str, draw: random.Random) -> str:
 def edit(scenario: Scenario, draw: random.Random) -> tuple[str, str, str] | None:
     """Edit or drop one field; gives kind, owner and field, or None for one that is not compared."""
     hashes = hashes_of(scenario)
-    kind = draw.choice(["goal", "goal", "item", "item", "item", "agent", "gate", "hyps"])
+    kind = draw.choice(["goal", "goal", "item", "item", "item", "agent", "gate", "hyps", "texts"])
     if not hashes[kind]:
         return None
     key = draw.choice(hashes[kind])
@@ -158,7 +158,9 @@ def test_an_edit_of_any_field_of_any_derived_hash_is_named(
         tried += 1
         found = verify(chaos.reader)
         kind, owner, name = done
-        wanted = {"goal": name, "hyps": f"{name} todo"}.get(kind, f"{owner} {name}")
+        wanted = {"goal": name, "hyps": f"{name} todo", "texts": f"{name} hypothesis"}.get(
+            kind, f"{owner} {name}"
+        )
         named = {each.name for each in found.derived if not each.passed}
         # A false revision is the chain's to name: it says which event is missing.
         if found.exit_code() != 6 or (wanted not in named and name != "rev"):
@@ -226,8 +228,7 @@ def test_members_of_sets_that_no_event_put_there_are_named(own: Scenario) -> Non
         "ready:sign todo_0001",
         "open gates gate_0001",
         "agents stranger",
-        "texts hyp_0099",
-        "texts",
+        f"texts {'0' * 64}",
         "hypotheses hyp_0002",
         "hyp_0002 todo",
     }
