@@ -138,6 +138,7 @@ local function propose(c, a)
     set(i, 'signed_by', a.agent)
     set(i, 'signed_rev', rev)
     set(i, 'signed_touched', i.v.touched)
+    set(i, 'lapses', '')
     free(c, i)
     file(c, i)
   end
