@@ -192,9 +192,9 @@ def run(
             if reason is EndedBy.EXIT:
                 watch.drain(_SETTLE_S)
                 if not watch.is_over():
-                    leftovers = tree.end(grace_s=min(grace_s, 0.2))
+                    leftovers = tree.end(grace_s=min(grace_s, 0.2), patience_s=1.0)
             else:
-                tree.end(grace_s=grace_s)
+                tree.end(grace_s=grace_s, patience_s=1.0)  # then the keeper itself
             watch.drain(1.0)
             code_of_keeper = _reap(child)
             watch.drain(1.0)
