@@ -3,11 +3,19 @@
 The protected files of the approved base are laid over the commit, nothing that git does not list
 comes along, and the score comes on the channel of the contract. A number is finite and within
 bounds, or there is none; what the candidate failed at is told apart from what the machine did.
+
+The result file lies in a folder whose name cannot be derived from anything that the candidate sees:
+32 random digits, in a folder that cannot be listed. It is read once no process of the round lives,
+and a round that left processes behind has no score, since they may have written it.
 """
 
+import contextlib
+import os
+import secrets
 import shutil
+import stat
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,6 +32,7 @@ from roles.workspace.git import Git
 from roles.workspace.worktree import remove_tree
 
 RESULT_LIMIT_BYTES = 1_000_000
+PROCESSES_LEFT = "processes left"
 _STOPPED_BY = {
     EndedBy.TIMEOUT: StopReason.TIMEOUT,
     EndedBy.SILENCE: StopReason.SILENT,
@@ -91,11 +100,14 @@ class Rounds:
         self.scratch.mkdir(parents=True, exist_ok=True)
         folder = Path(tempfile.mkdtemp(prefix="round-", dir=self.scratch))
         try:
-            return self._round(folder, commit, split, seed)
+            with _result_file() as result:
+                return self._round(folder, result, commit, split, seed)
         finally:
             remove_tree(folder)
 
-    def _round(self, folder: Path, commit: str, split: Split, seed: int | None) -> Round:
+    def _round(
+        self, folder: Path, result: Path, commit: str, split: Split, seed: int | None
+    ) -> Round:
         contract = self.contract
         base = contract.base_commit
         try:
@@ -104,8 +116,7 @@ class Rounds:
             )
         except UsageError as error:  # a link that leaves the tree, a name no file may have
             return Round(None, "wrong", error.message, _no_process())
-        result = folder / "out" / "result.json"
-        for name in ("home", "tmp", "out"):
+        for name in ("home", "tmp"):
             (folder / name).mkdir()
         extra = dict(contract.environment.env)
         extra |= {"PYTHONDONTWRITEBYTECODE": "1", "LABMATES_SPLIT": split}
@@ -136,11 +147,9 @@ class Rounds:
         if process.exit_code == 127:
             message = f"the evaluation command cannot be run: {process.argv[0]}"
             raise MachineError(message, facts={"stderr": process.stderr[-500:]})
-        text = None
-        if result.is_file() and not result.is_symlink():
-            with result.open(encoding="utf-8", errors="replace") as stream:
-                text = stream.read(RESULT_LIMIT_BYTES)
-        found = parse_score(process.stdout, text, self.contract.evaluation.channel)
+        if process.leftovers:
+            return Round(None, "wrong", PROCESSES_LEFT, process)
+        found = parse_score(process.stdout, _read_result(result), self.contract.evaluation.channel)
         if isinstance(found, NoScore):
             return _no_score(found, process)
         if not process.ok:
@@ -182,7 +191,45 @@ class Rounds:
         if process.ended_by is EndedBy.STOPPED:
             message = "the guard was stopped"
             raise StoppedError(message)
+        if process.leftovers:
+            return False, f"{PROCESSES_LEFT}: {', '.join(process.leftovers)}"[:400]
         return process.ok, (process.stderr or process.stdout)[-400:]
+
+
+@contextlib.contextmanager
+def _result_file() -> Iterator[Path]:
+    """Name a file that does not exist yet, where nobody looks for it; its folder goes afterwards.
+
+    Raises:
+        MachineError: The folder cannot be made.
+    """
+    try:
+        outer = Path(tempfile.mkdtemp(prefix="labmates-"))
+        folder = outer / secrets.token_hex(16)
+        folder.mkdir(mode=0o700)
+        outer.chmod(0o300)  # enter, but do not list
+    except OSError as error:
+        message = f"no folder for a result can be made: {error.strerror}"
+        raise MachineError(message, facts={"in": tempfile.gettempdir()}) from error
+    try:
+        yield folder / "result.json"
+    finally:
+        if outer.is_dir():  # who runs as our user may have removed it
+            remove_tree(outer)
+
+
+def _read_result(path: Path) -> str | None:
+    """Read a result; what is no regular file, or has a second name, is none."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    info = os.fstat(descriptor)
+    if not stat.S_ISREG(info.st_mode) or info.st_nlink != 1:
+        os.close(descriptor)
+        return None
+    with os.fdopen(descriptor, "rb") as stream:
+        return stream.read(RESULT_LIMIT_BYTES).decode("utf-8", errors="replace")
 
 
 def _no_score(found: NoScore, process: ProcessOutcome) -> Round:

@@ -3,23 +3,29 @@
 `run` is for programs that are not trusted: agents, metric commands, candidates. `call` is for our
 own short helpers such as git.
 
-A child of `run` is started by a shell of one constant line that waits for a newline before it
-becomes the program: by then its limits are set from outside. That needs no code between fork and
-exec, which is not safe in a process with threads (the lease thread is one). Then one loop reads
-both pipes, watches the direct child, and keeps the limits. The exit of the direct child decides
-the outcome; whatever lives on is ended and named.
+A child of `run` hangs below a keeper, a small process of ours (`keeper.py`): the kernel gives it
+every orphan of the run, so nothing that the run started can get out of its descent, and it has no
+child left only when all of the run has ended. A process per run, and not labmates itself as the
+parent of orphans: one process may have several runs and children of its own, and when it is killed
+its keepers still end what they keep. The keeper also sets the limits between fork and exec, which
+is not safe in a process with threads (the lease thread is one).
+
+One loop reads both pipes and the keeper's report, and keeps the limits. The exit of the direct
+child decides the outcome; what has not ended 0.3 s later is ended and named. What is left open: a
+program that kills its keeper (its own user may) ends by that signal, never with a score, but what
+it detached before may live on. A sandbox closes that gap; this module does not.
 """
 
 import contextlib
+import marshal
 import os
-import resource
 import selectors
 import signal
 import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -27,19 +33,20 @@ from pathlib import Path
 from typing import BinaryIO
 
 from contracts.errors import MachineError, UsageError
-from roles.processes.capture import Spool, log_writer
+from roles.processes.capture import Spool, decode, log_writer
+from roles.processes.environment import base_env
 from roles.processes.limits import Limits, kernel_limits
 from roles.processes.memory import oom_kills, says_out_of_memory
 from roles.processes.tree import MARKER, Tree
 
 __all__ = ["EndedBy", "Limits", "ProcessOutcome", "base_env", "call", "run"]
 
-_LATCH = 'read -r _ && exec "$@" </dev/null'
+_KEEPER = Path(__file__).with_name("keeper.py")
+_LOADER = ("LD_LIBRARY_PATH",)  # an interpreter may need it to start
+_SETTLE_S = 0.3
 _TICK_S = 0.1
 _SAMPLE_MAX_S = 1.0
 _CHUNK = 1 << 16
-_FALLBACK_PATH = "/usr/local/bin:/usr/bin:/bin"
-_KEPT_NAMES = ("LANG", "LANGUAGE", "TZ")
 
 
 class EndedBy(StrEnum):
@@ -85,34 +92,6 @@ class ProcessOutcome:
     def ok(self) -> bool:
         """Tell whether the program ended by itself with exit code 0."""
         return self.ended_by is EndedBy.EXIT and self.exit_code == 0
-
-
-def base_env(
-    extra: Mapping[str, str] | None = None, *, home: Path, tmp: Path, keep: Iterable[str] = ()
-) -> dict[str, str]:
-    """Make a child's environment from a list of what is allowed; all else stays out.
-
-    Args:
-        extra: Variables that the contract or the caller sets; they win.
-        home: A private HOME.
-        tmp: A private TMPDIR.
-        keep: Names of our own environment that this child may have, such as an agent's key.
-    """
-    env = {
-        name: value
-        for name, value in os.environ.items()
-        if name in _KEPT_NAMES or name.startswith("LC_") or name in set(keep)
-    }
-    env |= {"PATH": _foreign_path(), "TERM": "dumb", "HOME": str(home), "TMPDIR": str(tmp)}
-    return env | dict(extra or {})
-
-
-def _foreign_path() -> str:
-    """Give PATH without our own venv and without relative entries."""
-    own = {str(Path(sys.prefix) / "bin")} if sys.prefix != sys.base_prefix else set()
-    entries = os.environ.get("PATH", "").split(os.pathsep)
-    kept = [entry for entry in entries if entry.startswith("/") and entry not in own]
-    return os.pathsep.join(kept) or _FALLBACK_PATH
 
 
 def call(
@@ -192,10 +171,11 @@ def run(
             log = stack.enter_context(log_path.open("ab"))
         started_at, start = datetime.now(UTC), time.monotonic()
         kills_before = oom_kills()
-        child = _start(argv, cwd=cwd, env={**env, MARKER: marker}, limits=limits)
-        tree = Tree(root=child.pid, marker=marker)
+        child, report = _start(argv, cwd=cwd, env={**env, MARKER: marker}, limits=limits)
+        tree = Tree(root=child.pid, marker=marker, keeps_root=True)
         watch = _Watch(
             child=child,
+            report=report,
             tree=tree,
             log=log_writer(log),
             timeout_s=timeout_s,
@@ -208,19 +188,28 @@ def run(
         try:
             reason = watch.until_end()
             duration_s = time.monotonic() - start
+            leftovers: list[str] = []
             if reason is EndedBy.EXIT:
-                watch.drain(0.3)
-                leftovers = tree.end(grace_s=min(grace_s, 0.2))
+                watch.drain(_SETTLE_S)
+                if not watch.is_over():
+                    leftovers = tree.end(grace_s=min(grace_s, 0.2), patience_s=1.0)
             else:
-                tree.end(grace_s=grace_s)
-                leftovers = []
+                tree.end(grace_s=grace_s, patience_s=1.0)  # then the keeper itself
             watch.drain(1.0)
+            code_of_keeper = _reap(child)
+            watch.drain(1.0)
+            if reason is EndedBy.EXIT:
+                leftovers += [name for name in watch.killed() if name not in leftovers]
         except BaseException:
             # Ctrl-C included: nothing may be left behind
             tree.end(grace_s=0)
             _reap(child)
             raise
-        code = _reap(child)
+        code = watch.code()
+    if code is None and code_of_keeper >= 0:
+        message = "the keeper of a run has failed"
+        raise MachineError(message, facts={"stderr": watch.err.text()[-500:]})
+    code = code_of_keeper if code is None else code
     return ProcessOutcome(
         argv=tuple(argv),
         started_at=started_at,
@@ -238,38 +227,45 @@ def run(
 
 def _start(
     argv: list[str], *, cwd: Path, env: Mapping[str, str], limits: Limits
-) -> subprocess.Popen[bytes]:
-    """Start the child behind its latch, set its limits, let it go."""
+) -> tuple[subprocess.Popen[bytes], int]:
+    """Start the keeper and give it its job; also gives the descriptor of its report."""
+    report, theirs = os.pipe()
     try:
         child = subprocess.Popen(
-            ["/bin/sh", "-c", _LATCH, "sh", *argv],
+            [sys.executable, "-I", "-S", str(_KEEPER)],
             cwd=cwd,
-            env=dict(env),
+            env={name: os.environ[name] for name in _LOADER if name in os.environ},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
+            pass_fds=(theirs,),
             start_new_session=True,
         )
     except OSError as error:
+        os.close(report)
         message = f"no process can be started in {cwd}: {error.strerror}"
         raise MachineError(message, facts={"command": " ".join(argv)}) from error
-    with contextlib.suppress(ProcessLookupError, BrokenPipeError):
-        for kind, *wanted in kernel_limits(limits):
-            top = resource.prlimit(child.pid, kind)[1]  # only root may raise it
-            soft, hard = (n if top == resource.RLIM_INFINITY else min(n, top) for n in wanted)
-            resource.prlimit(child.pid, kind, (soft, hard))
+    finally:
+        os.close(theirs)
+    names = {os.fsencode(name): os.fsencode(value) for name, value in env.items()}
+    arguments = [os.fsencode(part) for part in argv]
+    job = (os.getpid(), theirs, arguments, names, kernel_limits(limits))
+    with contextlib.suppress(BrokenPipeError):
         assert child.stdin is not None  # noqa: S101 - PIPE was asked for
-        child.stdin.write(b"\n")
+        child.stdin.write(marshal.dumps(job))
         child.stdin.close()
-    return child
+    return child, report
 
 
 def _reap(child: subprocess.Popen[bytes]) -> int:
-    try:
-        return child.wait(timeout=5)
-    except subprocess.TimeoutExpired as error:
-        message = f"process {child.pid} does not end, not even by KILL"
-        raise MachineError(message) from error
+    """Wait for the keeper; TERM makes it kill what is still there, without end."""
+    for wait_s in (0.2, 5):
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return child.wait(timeout=wait_s)
+        child.terminate()
+        child.send_signal(signal.SIGCONT)  # the program may have stopped it
+    message = f"what process {child.pid} keeps does not end, not even by KILL"
+    raise MachineError(message)
 
 
 class _Watch:
@@ -279,6 +275,7 @@ class _Watch:
         self,
         *,
         child: subprocess.Popen[bytes],
+        report: int,
         tree: Tree,
         log: Callable[[bytes], None],
         timeout_s: float,
@@ -295,8 +292,9 @@ class _Watch:
         self._heard = self._told = time.monotonic()
         self._sample_at, self._pause = 0.0, 0.02
         self._selector = selectors.DefaultSelector()
-        self._pidfd = os.pidfd_open(child.pid)
-        self._selector.register(self._pidfd, selectors.EVENT_READ, None)
+        self._report, self._told_us = report, bytearray()
+        os.set_blocking(report, False)
+        self._selector.register(report, selectors.EVENT_READ, None)
         for stream, spool in ((child.stdout, self.out), (child.stderr, self.err)):
             assert stream is not None  # noqa: S101 - PIPE was asked for
             os.set_blocking(stream.fileno(), False)
@@ -322,16 +320,27 @@ class _Watch:
 
     def drain(self, grace_s: float) -> None:
         """Read what is in the pipes until they are closed, for at most `grace_s` seconds."""
-        with contextlib.suppress(KeyError):
-            self._selector.unregister(self._pidfd)
         deadline = time.monotonic() + grace_s
         while self._selector.get_map() and time.monotonic() < deadline:
             self._read(max(0.0, min(_TICK_S, deadline - time.monotonic())))
 
+    def is_over(self) -> bool:
+        """Tell whether the keeper has seen the program and all its descendants end."""
+        return self._report not in self._selector.get_map() and self.code() is not None
+
+    def code(self) -> int | None:
+        """Give the program's exit code, negative for a signal; None where it is not known."""
+        status = bytes(self._told_us[:4])
+        return os.waitstatus_to_exitcode(int.from_bytes(status, "little")) if status else None
+
+    def killed(self) -> list[str]:
+        """Name what the keeper had to kill."""
+        return decode(self._told_us[4:]).splitlines()
+
     def close(self) -> None:
         """Give back every descriptor of this run."""
         self._selector.close()
-        os.close(self._pidfd)
+        os.close(self._report)
         for stream in (self._child.stdin, self._child.stdout, self._child.stderr):
             if stream is not None:
                 with contextlib.suppress(OSError):
@@ -341,15 +350,17 @@ class _Watch:
         """Read what is there; True once the direct child has ended."""
         ended = False
         for key, _ in self._selector.select(wait_s):
-            if key.data is None:
-                ended = True
-                continue
             try:
                 data = os.read(key.fd, _CHUNK)
             except BlockingIOError:
                 continue
             if not data:
                 self._selector.unregister(key.fileobj)
+            if key.data is None:
+                ended = True
+                self._told_us += data
+                continue
+            if not data:
                 continue
             self._heard = time.monotonic()
             key.data.feed(data)

@@ -1,9 +1,8 @@
 """Find and end the processes of one step, those that left its session included.
 
-A step's processes are known by four traits: descent from the direct child, its session, its
-marker `LABMATES_STEP=<id>` in the environment, and having been seen as one of them before. What
-stays out of reach: a process that loses its parent, its session and its environment all between
-two samples. A sandbox closes that gap; this module does not.
+A run's processes are the descendants of its keeper, to which every orphan comes back, so that none
+is missed. Three more traits find them where the keeper was killed, and the processes of others:
+the root's session, the marker `LABMATES_STEP=<id>` in the environment, and having been seen before.
 """
 
 import contextlib
@@ -67,13 +66,15 @@ class Tree:
     """The processes of one step, as far as they have been seen. Not safe between threads.
 
     Attributes:
-        root: The direct child's id; it led its own session from the start.
+        root: The id of the process that all others descend from.
         marker: The step's id in `LABMATES_STEP`, or "" where it has none.
+        keeps_root: The root is a keeper: it is not counted, not named and not ended.
         known: Every process seen so far, the root included.
     """
 
     root: int
     marker: str
+    keeps_root: bool = False
     known: set[psutil.Process] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -102,12 +103,12 @@ class Tree:
 
     def living(self) -> list[psutil.Process]:
         """Give the seen processes that still run; zombies are not running."""
-        return [process for process in self.known if _runs(process)]
+        return [process for process in self._counted() if _runs(process)]
 
     def resident_bytes(self) -> int:
         """Add up the resident memory of what lives; shared pages count once per process."""
         total = 0
-        for process in self.known:
+        for process in self._counted():
             with contextlib.suppress(psutil.NoSuchProcess):
                 total += process.memory_info().rss
         return total
@@ -140,9 +141,12 @@ class Tree:
             time.sleep(0.01)
         return [found[pid] for pid in sorted(found)]
 
+    def _counted(self) -> list[psutil.Process]:
+        return [found for found in self.known if not (self.keeps_root and found.pid == self.root)]
+
     def _signal_all(self, *, terminate: bool) -> None:
-        # the root first: it may want to end its children itself, and its end should be its own
-        for process in sorted(self.living(), key=lambda found: found.pid != self.root):
+        # the oldest first: it may want to end its children itself, and its end should be its own
+        for process in sorted(self.living(), key=lambda found: (found.create_time(), found.pid)):
             with contextlib.suppress(psutil.Error):
                 if terminate:
                     process.terminate()
