@@ -6,7 +6,6 @@ that is there is not made again, and only the store's record counts.
 """
 
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,7 +21,7 @@ from roles.goal.changes import change_folder
 from roles.steps.lane import Lane
 from roles.workspace.objects import changes_between
 from roles.workspace.repository import machinery, touched
-from roles.workspace.scope import check_scope
+from roles.workspace.scope import check_scope, printable
 from roles.workspace.worktree import Worktree, close, commit_change, open_attempt, replay
 
 log = structlog.get_logger()
@@ -140,40 +139,41 @@ def _resumed(lane: Lane, item: dict[str, str]) -> _Attempt:
 
 def _deliver(lane: Lane, attempt: _Attempt) -> None:
     """Bring the attempt to its end; what fails on the way is an end too, never a start again."""
+    outcome: DriverOutcome | None = None
     try:
-        _finish(lane, attempt)
+        if attempt.worktree.committed is None and not attempt.replay_of:
+            _surroundings(lane, attempt)
+            outcome = _drive(lane, attempt)
+        _finish(lane, attempt, outcome)
     except (RefusedError, StoreError):
         raise
     except (LabmatesError, OSError, ValueError) as error:  # ValueError: no record can hold it
         log.warning("attempt_failed", attempt=attempt.number, error=str(error))
-        _give_up(lane, attempt, StopReason.DRIVER_ERROR, _said(error))
+        _give_up(lane, attempt, StopReason.DRIVER_ERROR, _said(error), outcome)
 
 
-def _finish(lane: Lane, attempt: _Attempt) -> None:
+def _finish(lane: Lane, attempt: _Attempt, outcome: DriverOutcome | None) -> None:
     worktree = attempt.worktree
-    outcome: DriverOutcome | None = None
     commit = worktree.committed
-    if commit is None and attempt.replay_of:
-        lane.say(
-            "working", f"attempt {attempt.number}, {attempt.hypothesis_id}: replays its commit"
-        )
-        commit = replay(lane.context.git, worktree, attempt.replay_of)
-        if commit is None:
-            _give_up(
-                lane, attempt, StopReason.BASE_CONFLICT, "its commit conflicts with the champion"
-            )
-            return
-    elif commit is None:
-        _surroundings(lane, attempt)
-        outcome = _drive(lane, attempt)
+    if outcome is not None:
         if outcome.status is not DriverStatus.CHANGED:
-            _give_up(lane, attempt, _STOP_REASONS[outcome.status], outcome.summary, outcome)
+            detail = "\n".join((outcome.summary, *_surroundings(lane, attempt)))
+            _give_up(lane, attempt, _STOP_REASONS[outcome.status], detail, outcome)
             return
         title = f"{attempt.hypothesis.title}\n\n{attempt.hypothesis_id}, attempt {attempt.number}"
         commit = commit_change(worktree, title)
         if commit is None:
-            _give_up(lane, attempt, StopReason.NO_CHANGE, "nothing differs from the base", outcome)
+            detail = "\n".join(("nothing differs from the base", *_surroundings(lane, attempt)))
+            _give_up(lane, attempt, StopReason.NO_CHANGE, detail, outcome)
             return
+    elif commit is None and attempt.replay_of:
+        lane.say(
+            "working", f"attempt {attempt.number}, {attempt.hypothesis_id}: replays its commit"
+        )
+        commit = replay(lane.context.git, worktree, attempt.replay_of)
+    if commit is None:
+        _give_up(lane, attempt, StopReason.BASE_CONFLICT, "its commit conflicts with the champion")
+        return
     evidence = _evidence(lane, attempt, commit, outcome)
     lane.context.writer.advance(
         lane.require(),
@@ -195,10 +195,10 @@ def _surroundings(lane: Lane, attempt: _Attempt) -> tuple[str, ...]:
     if not place.exists():
         place.parent.mkdir(parents=True, exist_ok=True)
         fresh = place.with_suffix(".new")
-        fresh.write_text(json.dumps(now, indent=1), encoding="utf-8")
+        fresh.writeprintable(json.dumps(now, indent=1), encoding="utf-8")
         fresh.rename(place)
         return ()
-    before = json.loads(place.read_text(encoding="utf-8"))
+    before = json.loads(place.readprintable(encoding="utf-8"))
     return touched(before, now)
 
 
@@ -249,10 +249,10 @@ def _evidence(
         eval_status=EvalStatus.INCONCLUSIVE,
         code_ref=commit,
         branch=attempt.worktree.branch,
-        changed_files=tuple(_text(path) for path in scope.changed[:200]),
+        changed_files=tuple(printable(path) for path in scope.changed[:200]),
         insertions=added,
         deletions=removed,
-        scope_violations=tuple(_text(line) for line in violations[:50]),
+        scope_violations=tuple(printable(line) for line in violations[:50]),
         protected_scope_clean=not violations,
         raw_logs_recorded=False,
         private_artifacts_recorded=False,
@@ -279,10 +279,10 @@ def _give_up(
     packet = records.RetryPacket(
         attempt=number,
         stop_reason=reason,
-        retry_reason=f"{reason}: {_text(detail)}"[:300],
+        retry_reason=f"{reason}: {printable(detail)}"[:300],
         resumable_ref=worktree.branch if worktree and worktree.committed else None,
         cost_usd=cost,
-        detail=_text(detail)[:2000],
+        detail=printable(detail)[:2000],
     )
     lane.context.writer.advance(
         lane.require(),
@@ -310,11 +310,6 @@ def _said(error: Exception) -> str:
     if not isinstance(error, LabmatesError):
         return str(error)
     return f"{error.message}\n{error.facts.get('stderr', '')}".strip()
-
-
-def _text(value: str) -> str:
-    """Give text that a record can hold: names of files may be no UTF-8."""
-    return os.fsencode(value).decode("utf-8", errors="backslashreplace")
 
 
 def _cost(number: int, cost_usd: float) -> dict[str, str]:

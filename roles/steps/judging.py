@@ -31,7 +31,7 @@ from roles.goal.context import GoalContext
 from roles.measuring.measurement import Bench, Measured
 from roles.steps.lane import Lane
 from roles.workspace.objects import changes_between
-from roles.workspace.scope import ScopeReport, Violation, check_scope
+from roles.workspace.scope import ScopeReport, Violation, check_scope, printable
 
 _VERDICTS = {
     MetricStatus.IMPROVED: Verdict.IMPROVED,
@@ -73,7 +73,7 @@ def judge(lane: Lane, item: dict[str, str]) -> records.Evaluation:
     stop_reason: StopReason | None = None
     if not scope.clean:
         first = scope.violations[0]
-        verdict, failure = Verdict.BOUNDARY, f"{first.path}: {first.why}"
+        verdict, failure = Verdict.BOUNDARY, printable(f"{first.path}: {first.why}")
         measured = _unmeasured(commit, "boundary", MetricStatus.FAILED)
     elif context.git.tree_of(commit) == context.git.tree_of(champion):
         verdict, failure = Verdict.FLAT, "the same tree as the champion"
