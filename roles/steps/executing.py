@@ -195,10 +195,10 @@ def _surroundings(lane: Lane, attempt: _Attempt) -> tuple[str, ...]:
     if not place.exists():
         place.parent.mkdir(parents=True, exist_ok=True)
         fresh = place.with_suffix(".new")
-        fresh.writeprintable(json.dumps(now, indent=1), encoding="utf-8")
+        fresh.write_text(json.dumps(now, indent=1), encoding="utf-8")
         fresh.rename(place)
         return ()
-    before = json.loads(place.readprintable(encoding="utf-8"))
+    before = json.loads(place.read_text(encoding="utf-8"))
     return touched(before, now)
 
 
