@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
-from roles.workspace.git import Git
+from roles.workspace.git import Git, GitError
 from roles.workspace.objects import reading
 from roles.workspace.scope import name_fault
 
@@ -32,8 +32,13 @@ def write_tree(git: Git, base: str) -> str:
         raw = git.out("ls-files", "--others", "-z", env=env, calm=True)
         new = [name for name in raw.split(b"\0") if name]
         hidden = _ignored(git, base, new) if new else set()
-        names = b"".join(name.rstrip(b"/") + b"\0" for name in new if name not in hidden)
-        git.out("update-index", "--add", "-z", "--stdin", stdin=names, env=env, calm=True)
+        names = [name.rstrip(b"/") for name in new if name not in hidden]
+        stdin = b"".join(name + b"\0" for name in names)
+        git.out("update-index", "--add", "-z", "--stdin", stdin=stdin, env=env, calm=True)
+        # a name of git's own is left out with a warning and the exit code 0
+        stored = set(git.out("ls-files", "-z", env=env).split(b"\0"))
+        if lost := [os.fsdecode(name) for name in names if name not in stored]:
+            raise GitError(["update-index", "--add"], 0, f"git cannot store {lost[0]}")
         return git.line("write-tree", env=env, calm=True)
 
 
