@@ -17,9 +17,10 @@ from contracts.words import Role
 from demo.goals import demo_folder, next_goal_id
 from demo.objects import commit_id, tree_entries, workspace_files
 from demo.preset import CONTRACT, Preset
-from roles.goal.contract_file import _normalized, _protected, scope_digest
+from roles.goal.contract_file import _normalized, _protected
 from roles.goal.contract_toml import parse_contract
 from roles.lanes.launch import DEFAULT_LANES
+from roles.workspace.objects import scope_digest
 
 MINUTES = {"knn": 5}
 """What a run takes on two cores that do nothing else; by preset."""

@@ -5,7 +5,6 @@ from pathlib import Path, PurePosixPath
 
 from pydantic import ValidationError
 
-from contracts.canonical import canonical, sha256_hex
 from contracts.contract import ResearchContract
 from contracts.errors import PreconditionError, RefusedError, UsageError
 from contracts.ids import is_goal_id
@@ -16,6 +15,7 @@ from roles.goal.goals import approval_of, contract_of
 from roles.goal.sources import QueueEntry, changes_folder, parse_queue
 from roles.measuring.command_line import argv_of, require_program, script_of
 from roles.workspace.git import Git, TreeEntry
+from roles.workspace.objects import scope_digest
 from roles.workspace.repository import open_repository, require_clean, shown
 from roles.workspace.scope import command_files, matches, name_fault
 
@@ -106,12 +106,6 @@ def read_contract(
         protected_files=protected_files,
         queue=queue,
     )
-
-
-def scope_digest(tree: list[TreeEntry], protected: tuple[str, ...]) -> str:
-    """Digest the protected files of a tree: path and object id of each, by path."""
-    rows = [[e.path, e.oid] for e in tree if matches(e.path, protected)]
-    return sha256_hex(canonical({"protected": sorted(rows)}))
 
 
 def goal_id_of(repository: Path) -> str:

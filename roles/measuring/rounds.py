@@ -112,7 +112,12 @@ class Rounds:
         base = contract.base_commit
         try:
             tree = checkout_fresh(
-                self.git, commit, folder / "tree", base, contract.context.protected
+                self.git,
+                commit,
+                folder / "tree",
+                base,
+                contract.context.protected,
+                scope_sha256=contract.protected_scope_sha256,
             )
         except UsageError as error:  # a link that leaves the tree, a name no file may have
             return Round(None, "wrong", error.message, _no_process())
@@ -176,6 +181,7 @@ class Rounds:
                 folder / "tree",
                 self.contract.base_commit,
                 self.contract.context.protected,
+                scope_sha256=self.contract.protected_scope_sha256,
             )
             (folder / "home").mkdir()
             process = run(

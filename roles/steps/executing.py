@@ -5,19 +5,26 @@ any two lines leaves something the next claim goes on from: the worktree is open
 that is there is not made again, and only the store's record counts.
 """
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 
+import structlog
+
 from contracts import records
 from contracts.canonical import canonical
-from contracts.errors import LabmatesError, RefusedError
+from contracts.errors import LabmatesError, RefusedError, StoreError
 from contracts.events import HypothesisAdded
 from contracts.words import EvalStatus, EventType, MetricStatus, Split, State, StopReason
 from roles.drivers.base import Brief, DriverOutcome, DriverStatus, get_driver
 from roles.goal.changes import change_folder
 from roles.steps.lane import Lane
-from roles.workspace.scope import check_scope
+from roles.workspace.objects import changes_between
+from roles.workspace.repository import machinery, touched
+from roles.workspace.scope import check_scope, printable
 from roles.workspace.worktree import Worktree, close, commit_change, open_attempt, replay
+
+log = structlog.get_logger()
 
 _STOP_REASONS = {
     DriverStatus.NO_CHANGE: StopReason.NO_CHANGE,
@@ -46,11 +53,18 @@ def execute(lane: Lane, item: dict[str, str]) -> None:
     """Carry one claim to its end: start or resume the attempt, then deliver what came of it."""
     state = State(item["state"])
     if state is State.ATTEMPT_RUNNING:
-        _deliver(lane, _resumed(lane, item))
-        return
-    attempt = _started(lane, item)
-    if attempt is not None:
+        try:
+            attempt = _resumed(lane, item)
+        except (RefusedError, StoreError):
+            raise
+        except (LabmatesError, OSError) as error:
+            _give_up(lane, int(item["attempt"]), StopReason.DRIVER_ERROR, _said(error))
+            return
         _deliver(lane, attempt)
+        return
+    started = _started(lane, item)
+    if started is not None:
+        _deliver(lane, started)
 
 
 def _hypothesis(lane: Lane, item: dict[str, str]) -> records.Hypothesis:
@@ -124,30 +138,68 @@ def _resumed(lane: Lane, item: dict[str, str]) -> _Attempt:
 
 
 def _deliver(lane: Lane, attempt: _Attempt) -> None:
-    worktree = attempt.worktree
+    """Bring the attempt to its end; what fails on the way is an end too, never a start again."""
     outcome: DriverOutcome | None = None
+    try:
+        if attempt.worktree.committed is None and not attempt.replay_of:
+            _surroundings(lane, attempt)
+            outcome = _drive(lane, attempt)
+        _finish(lane, attempt, outcome)
+    except (RefusedError, StoreError):
+        raise
+    except (LabmatesError, OSError, ValueError) as error:  # ValueError: no record can hold it
+        log.warning("attempt_failed", attempt=attempt.number, error=str(error))
+        _give_up(lane, attempt, StopReason.DRIVER_ERROR, _said(error), outcome)
+
+
+def _finish(lane: Lane, attempt: _Attempt, outcome: DriverOutcome | None) -> None:
+    worktree = attempt.worktree
     commit = worktree.committed
-    if commit is None and attempt.replay_of:
-        lane.say(
-            "working", f"attempt {attempt.number}, {attempt.hypothesis_id}: replays its commit"
-        )
-        commit = replay(lane.context.git, worktree, attempt.replay_of)
-        if commit is None:
-            _give_up(
-                lane, attempt, StopReason.BASE_CONFLICT, "its commit conflicts with the champion"
-            )
-            return
-    elif commit is None:
-        outcome = _drive(lane, attempt)
+    if outcome is not None:
         if outcome.status is not DriverStatus.CHANGED:
-            _give_up(lane, attempt, _STOP_REASONS[outcome.status], outcome.summary, outcome)
+            detail = "\n".join((outcome.summary, *_surroundings(lane, attempt)))
+            _give_up(lane, attempt, _STOP_REASONS[outcome.status], detail, outcome)
             return
         title = f"{attempt.hypothesis.title}\n\n{attempt.hypothesis_id}, attempt {attempt.number}"
         commit = commit_change(worktree, title)
         if commit is None:
-            _give_up(lane, attempt, StopReason.NO_CHANGE, "nothing differs from the base", outcome)
+            detail = "\n".join(("nothing differs from the base", *_surroundings(lane, attempt)))
+            _give_up(lane, attempt, StopReason.NO_CHANGE, detail, outcome)
             return
-    _record(lane, attempt, commit, outcome)
+    elif commit is None and attempt.replay_of:
+        lane.say(
+            "working", f"attempt {attempt.number}, {attempt.hypothesis_id}: replays its commit"
+        )
+        commit = replay(lane.context.git, worktree, attempt.replay_of)
+    if commit is None:
+        _give_up(lane, attempt, StopReason.BASE_CONFLICT, "its commit conflicts with the champion")
+        return
+    evidence = _evidence(lane, attempt, commit, outcome)
+    lane.context.writer.advance(
+        lane.require(),
+        State.EVIDENCE_RECORDED,
+        records=[(EventType.EVIDENCE_RECORDED, canonical({"evidence": evidence.to_json_dict()}))],
+        commit=commit,
+        **_cost(attempt.number, evidence.cost_usd),
+    )
+    _end(lane, attempt)
+
+
+def _surroundings(lane: Lane, attempt: _Attempt) -> tuple[str, ...]:
+    """Name what changed around the worktrees since the attempt's first call of this.
+
+    The first state is a file: a driver that ends the worker is still compared with it.
+    """
+    place = lane.context.folder / "surroundings" / f"attempt-{attempt.number}.json"
+    now = machinery(lane.context.git)
+    if not place.exists():
+        place.parent.mkdir(parents=True, exist_ok=True)
+        fresh = place.with_suffix(".new")
+        fresh.write_text(json.dumps(now, indent=1), encoding="utf-8")
+        fresh.rename(place)
+        return ()
+    before = json.loads(place.read_text(encoding="utf-8"))
+    return touched(before, now)
 
 
 def _drive(lane: Lane, attempt: _Attempt) -> DriverOutcome:
@@ -176,16 +228,18 @@ def _drive(lane: Lane, attempt: _Attempt) -> DriverOutcome:
     return get_driver(hypothesis.driver).run(brief)
 
 
-def _record(lane: Lane, attempt: _Attempt, commit: str, outcome: DriverOutcome | None) -> None:
-    """Check the scope of what was committed, before anything of it runs, and show the evidence."""
+def _evidence(
+    lane: Lane, attempt: _Attempt, commit: str, outcome: DriverOutcome | None
+) -> records.Evidence:
+    """Check the scope of what was committed, before anything of it runs."""
     context, contract = lane.context, lane.context.contract
     base = attempt.worktree.base
-    scope = check_scope(
-        context.git.diff_names(base, commit), contract.context.editable, contract.context.protected
-    )
+    changes = changes_between(context.git, base, commit)
+    scope = check_scope(changes, contract.context.editable, contract.context.protected)
+    around = () if attempt.replay_of else _surroundings(lane, attempt)
+    violations = (*around, *(f"{found.path}: {found.why}" for found in scope.violations))
     _, added, removed = context.git.diff_stat(base, commit)
-    cost = outcome.cost_usd if outcome else 0.0
-    evidence = records.Evidence(
+    return records.Evidence(
         attempt=attempt.number,
         split=Split.DEV,
         metric=records.Metric(
@@ -195,60 +249,73 @@ def _record(lane: Lane, attempt: _Attempt, commit: str, outcome: DriverOutcome |
         eval_status=EvalStatus.INCONCLUSIVE,
         code_ref=commit,
         branch=attempt.worktree.branch,
-        changed_files=scope.changed[:200],
+        changed_files=tuple(printable(path) for path in scope.changed[:200]),
         insertions=added,
         deletions=removed,
-        scope_violations=tuple(f"{found.path}: {found.why}" for found in scope.violations[:50]),
-        protected_scope_clean=scope.clean,
+        scope_violations=tuple(printable(line) for line in violations[:50]),
+        protected_scope_clean=not violations,
         raw_logs_recorded=False,
         private_artifacts_recorded=False,
         manifest=_manifest(lane, attempt, commit, outcome),
-        cost_usd=cost,
+        cost_usd=outcome.cost_usd if outcome else 0.0,
         summary=outcome.summary if outcome else "replayed on the champion",
     )
-    context.writer.advance(
-        lane.require(),
-        State.EVIDENCE_RECORDED,
-        records=[(EventType.EVIDENCE_RECORDED, canonical({"evidence": evidence.to_json_dict()}))],
-        commit=commit,
-        **_cost(attempt, cost),
-    )
-    lane.drop()
-    close(attempt.worktree)
 
 
 def _give_up(
     lane: Lane,
-    attempt: _Attempt,
+    attempt: _Attempt | int,
     reason: StopReason,
     detail: str,
     outcome: DriverOutcome | None = None,
 ) -> None:
-    """End the attempt with a retry packet; edits are kept in the salvage ref by the next opening."""
+    """End the attempt with a retry packet; edits are kept in the salvage ref by the next opening.
+
+    A number stands for an attempt whose worktree cannot be opened.
+    """
+    number = attempt if isinstance(attempt, int) else attempt.number
+    worktree = None if isinstance(attempt, int) else attempt.worktree
     cost = outcome.cost_usd if outcome else 0.0
     packet = records.RetryPacket(
-        attempt=attempt.number,
+        attempt=number,
         stop_reason=reason,
-        retry_reason=f"{reason}: {detail}"[:300],
-        resumable_ref=attempt.worktree.branch if attempt.worktree.committed else None,
+        retry_reason=f"{reason}: {printable(detail)}"[:300],
+        resumable_ref=worktree.branch if worktree and worktree.committed else None,
         cost_usd=cost,
-        detail=detail[:2000],
+        detail=printable(detail)[:2000],
     )
     lane.context.writer.advance(
         lane.require(),
         State.NEEDS_RETRY,
         records=[(EventType.RETRY_RECORDED, canonical({"retry": packet.to_json_dict()}))],
         reason=str(reason),
-        **_cost(attempt, cost),
+        **_cost(number, cost),
     )
+    _end(lane, attempt)
+
+
+def _end(lane: Lane, attempt: _Attempt | int) -> None:
+    """Forget the claim, which the store has ended, and remove the worktree, now or later."""
     lane.drop()
-    close(attempt.worktree)
+    if isinstance(attempt, int):
+        return
+    try:
+        close(attempt.worktree)
+    except (LabmatesError, OSError) as error:  # the sweep of this lane's next start tries again
+        log.warning("worktree_not_closed", attempt=attempt.number, error=str(error))
 
 
-def _cost(attempt: _Attempt, cost_usd: float) -> dict[str, str]:
+def _said(error: Exception) -> str:
+    """Give what an error says, and what git said about it."""
+    if not isinstance(error, LabmatesError):
+        return str(error)
+    return f"{error.message}\n{error.facts.get('stderr', '')}".strip()
+
+
+def _cost(number: int, cost_usd: float) -> dict[str, str]:
     if cost_usd <= 0:
         return {}
-    spend = records.Spend(attempt=attempt.number, cost_usd=cost_usd)
+    spend = records.Spend(attempt=number, cost_usd=cost_usd)
     return {
         "cost": str(round(cost_usd * 1_000_000)),
         "spent_body": canonical({"spend": spend.to_json_dict()}),

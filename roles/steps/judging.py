@@ -8,19 +8,30 @@ from the numbers alone.
 from pathlib import Path
 
 from contracts import records
-from contracts.events import BaselineRecorded, EvaluationRecorded, HypothesisAdded
+from contracts.errors import LabmatesError
+from contracts.events import (
+    AttemptStarted,
+    BaselineRecorded,
+    Decided,
+    EvaluationRecorded,
+    EvidenceRecorded,
+    HypothesisAdded,
+)
 from contracts.words import (
     Direction,
     EvalStatus,
     FailureKind,
     MetricStatus,
     Split,
+    State,
     StopReason,
     Verdict,
 )
+from roles.goal.context import GoalContext
 from roles.measuring.measurement import Bench, Measured
 from roles.steps.lane import Lane
-from roles.workspace.scope import ScopeReport, check_scope
+from roles.workspace.objects import changes_between
+from roles.workspace.scope import ScopeReport, Violation, check_scope, printable
 
 _VERDICTS = {
     MetricStatus.IMPROVED: Verdict.IMPROVED,
@@ -56,17 +67,13 @@ def judge(lane: Lane, item: dict[str, str]) -> records.Evaluation:
     context, contract = lane.context, lane.context.contract
     commit, goal = item["commit"], context.reader.require_goal()
     champion, champion_rev = goal["champion_commit"], int(goal["champion_rev"])
-    scope = check_scope(
-        context.git.diff_names(item["base_commit"], commit),
-        contract.context.editable,
-        contract.context.protected,
-    )
+    scope = boundary(context, item)
     checks = _boundary_checks(scope)
     failure: str | None = None
     stop_reason: StopReason | None = None
     if not scope.clean:
         first = scope.violations[0]
-        verdict, failure = Verdict.BOUNDARY, f"{first.path}: {first.why}"
+        verdict, failure = Verdict.BOUNDARY, printable(f"{first.path}: {first.why}")
         measured = _unmeasured(commit, "boundary", MetricStatus.FAILED)
     elif context.git.tree_of(commit) == context.git.tree_of(champion):
         verdict, failure = Verdict.FLAT, "the same tree as the champion"
@@ -104,6 +111,61 @@ def judge(lane: Lane, item: dict[str, str]) -> records.Evaluation:
         retry_reason=failure if verdict is Verdict.UNSCORED else None,
         stop_reason=stop_reason,
     )
+
+
+def boundary(context: GoalContext, item: dict[str, str]) -> ScopeReport:
+    """Find again what the evidence's commit changed, and what of it was not its to change.
+
+    It is compared with the base that the attempt recorded, where that was the champion, and with
+    the approved base, from which champions differ in editable files alone. What the executor saw
+    around the commit, such as a changed config, cannot be found again and counts as it says.
+    """
+    contract = context.contract
+    evidence = context.follower.event(int(item["evidence_rev"]))
+    if not isinstance(evidence, EvidenceRecorded):
+        message = f"revision {item['evidence_rev']} is no evidence"
+        raise LabmatesError(message)
+    globs = contract.context.editable, contract.context.protected
+    whole = check_scope(changes_between(context.git, contract.base_commit, item["commit"]), *globs)
+    violations = {found.path: found for found in whole.violations}
+    changed: tuple[str, ...] = ()
+    base = _base_of(context, evidence)
+    if base is None:
+        violations["base"] = Violation("base", "is not the champion that the attempt names")
+    else:
+        own = check_scope(changes_between(context.git, base, item["commit"]), *globs)
+        changed = own.changed
+        violations |= {found.path: found for found in own.violations}
+    if not violations and not evidence.evidence.protected_scope_clean:
+        said = evidence.evidence.scope_violations or ("evidence: says it is out of scope",)
+        pairs = [text.partition(": ") for text in said]
+        violations = {path: Violation(path, why or "is out of scope") for path, _, why in pairs}
+    found = tuple(violations[path] for path in sorted(violations))
+    return ScopeReport(clean=not found, changed=changed, violations=found)
+
+
+def _base_of(context: GoalContext, evidence: EvidenceRecorded) -> str | None:
+    """Give the base that the attempt recorded, if it was the champion of the revision it names."""
+    known = context.follower.by_revision
+    earlier = [known[revision] for revision in sorted(known) if revision < evidence.revision]
+    mine = [event for event in earlier if event.hypothesis_id == evidence.hypothesis_id]
+    start = next(
+        (event.start for event in reversed(mine) if isinstance(event, AttemptStarted)), None
+    )
+    if start is None:
+        return None
+    made = known.get(start.base_revision)
+    champion: str | None = None
+    if isinstance(made, BaselineRecorded):
+        champion = context.contract.base_commit
+    elif made is not None and made.to_state is State.PROMOTED:
+        decisions = [
+            event.decision
+            for event in earlier
+            if isinstance(event, Decided) and event.hypothesis_id == made.hypothesis_id
+        ]
+        champion = decisions[-1].commit if decisions else None
+    return start.base_commit if start.base_commit == champion else None
 
 
 def _verdict(measured: Measured) -> tuple[Verdict, str | None, StopReason | None]:

@@ -4,27 +4,32 @@ A copy is written from raw objects: no filter, no attribute, no index and no hoo
 it, and no file that is not in the commit can come along (bytecode, results, ignored data).
 """
 
-import hashlib
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from contracts.errors import MachineError, UsageError
 from roles.workspace.git import Git, TreeEntry
+from roles.workspace.objects import Objects, object_id, reading, scope_digest
 from roles.workspace.scope import matches, matches_alias, name_fault
 
-_BATCH_BYTES = 32 * 1024 * 1024
 _MANY = 1000
 
 
 def checkout_fresh(
-    git: Git, commit: str, dest: Path, protected_from: str, protected: Iterable[str]
+    git: Git,
+    commit: str,
+    dest: Path,
+    protected_from: str,
+    protected: Iterable[str],
+    *,
+    scope_sha256: str | None = None,
 ) -> Path:
     """Write the commit's files to `dest`, with the protected files of another commit.
 
     Every path that a protected glob covers (or a name that may be taken for one) comes from
-    `protected_from`, or is not there at all. Submodules are empty folders. Each file is read
-    again after all is written, and compared with its object id.
+    `protected_from`, or is not there at all. Submodules are empty folders. Every object is
+    compared with its id, from the commits down, and each file again after all is written.
 
     Args:
         git: The repository that has both commits.
@@ -32,47 +37,54 @@ def checkout_fresh(
         dest: Must not exist, or be empty.
         protected_from: The approved base.
         protected: Globs, as in `roles.workspace.scope`.
+        scope_sha256: The digest of the protected files that was approved; None: not compared.
 
     Raises:
         UsageError: The commit holds a link that leaves the tree, or a name that no file may have.
-        MachineError: `dest` cannot be written, or a file is not what was written.
+        MachineError: `dest` cannot be written, a file is not what was written, an object is not
+            what its id says, or the protected files are not the approved ones.
     """
+    globs = tuple(protected)
     try:
-        _write_tree(git, commit, dest, protected_from, tuple(protected))
+        with reading(git) as objects:
+            base = objects.tree(protected_from)
+            if scope_sha256 is not None and scope_digest(base, globs) != scope_sha256:
+                message = f"the protected files of {protected_from[:12]} are not those approved"
+                raise MachineError(message, facts={"approved": scope_sha256})
+            entries = _merged(objects.tree(commit), base, globs)
+            _write_tree(objects, entries, dest, commit[:12])
     except OSError as error:
         message = f"{dest} cannot be written: {error.strerror}"
         raise MachineError(message) from error
     return dest
 
 
-def _write_tree(
-    git: Git, commit: str, dest: Path, protected_from: str, protected: tuple[str, ...]
-) -> None:
+def _write_tree(objects: Objects, entries: list[TreeEntry], dest: Path, commit: str) -> None:
     dest.mkdir(parents=True, exist_ok=True)
     if any(dest.iterdir()):
         message = f"{dest} is not empty"
         raise UsageError(message)
-    entries = _merged(git.list_tree(commit), git.list_tree(protected_from), protected)
     for entry in entries:
         if fault := name_fault(entry.path):
-            message = f"{entry.path!r} in {commit[:12]} {fault}"
+            message = f"{entry.path!r} in {commit} {fault}"
             raise UsageError(message)
     for entry in entries:
         place = dest / entry.path
         (place if entry.type == "commit" else place.parent).mkdir(parents=True, exist_ok=True)
     links = [entry for entry in entries if entry.mode == "120000"]
     files = [entry for entry in entries if entry.type == "blob" and entry.mode != "120000"]
-    for entry, content in _contents(git, files):
+    for entry in files:
+        content = objects.read(entry.oid, "blob")
         _write(dest / entry.path, content, executable=entry.mode == "100755")
-    for entry, content in _contents(git, links):
-        (dest / entry.path).symlink_to(os.fsdecode(content))
+    for entry in links:
+        (dest / entry.path).symlink_to(os.fsdecode(objects.read(entry.oid, "blob")))
     root = dest.resolve()
     for entry in links:
         if not Path(os.path.realpath(dest / entry.path)).is_relative_to(root):
-            message = f"{entry.path} in {commit[:12]} is a link that leaves the tree"
+            message = f"{entry.path} in {commit} is a link that leaves the tree"
             raise UsageError(message)
     for entry in files:
-        if blob_id((dest / entry.path).read_bytes(), like=entry.oid) != entry.oid:
+        if object_id("blob", (dest / entry.path).read_bytes(), like=entry.oid) != entry.oid:
             message = f"{dest / entry.path} is not what was written"
             raise MachineError(message)
 
@@ -94,13 +106,6 @@ def uncommitted(git: Git, folder: Path, commit: str) -> tuple[str, ...]:
     return tuple(sorted([*differing, *found])[:_MANY])
 
 
-def blob_id(content: bytes, *, like: str) -> str:
-    """Give the id that git gives the content, in the hash that the id `like` is of."""
-    maker = hashlib.sha1(usedforsecurity=False) if len(like) == 40 else hashlib.sha256()
-    maker.update(b"blob %d\0" % len(content) + content)
-    return maker.hexdigest()
-
-
 def _merged(
     candidate: list[TreeEntry], base: list[TreeEntry], protected: tuple[str, ...]
 ) -> list[TreeEntry]:
@@ -117,20 +122,6 @@ def _merged(
 def _above(path: str) -> list[str]:
     parts = path.split("/")
     return ["/".join(parts[:count]) for count in range(1, len(parts))]
-
-
-def _contents(git: Git, entries: list[TreeEntry]) -> Iterator[tuple[TreeEntry, bytes]]:
-    """Give entries with their contents, some 32 MiB at a time."""
-    batch: list[TreeEntry] = []
-    size = 0
-    for entry in [*entries, None]:
-        if batch and (entry is None or size + entry.size > _BATCH_BYTES):
-            blobs = git.read_blobs([item.oid for item in batch])
-            yield from ((item, blob) for item, (_, blob) in zip(batch, blobs, strict=True))
-            batch, size = [], 0
-        if entry is not None:
-            batch.append(entry)
-            size += entry.size
 
 
 def _write(path: Path, content: bytes, *, executable: bool) -> None:
@@ -150,10 +141,10 @@ def _walk(folder: Path) -> Iterator[Path]:
 def _same(path: Path, entry: TreeEntry) -> bool:
     if path.is_symlink():
         content = os.fsencode(path.readlink())
-        return entry.mode == "120000" and blob_id(content, like=entry.oid) == entry.oid
+        return entry.mode == "120000" and object_id("blob", content, like=entry.oid) == entry.oid
     if not path.is_file() or entry.mode == "120000" or path.stat().st_size != entry.size:
         return False
     is_executable = bool(path.stat().st_mode & 0o100)
     if is_executable != (entry.mode == "100755"):
         return False
-    return blob_id(path.read_bytes(), like=entry.oid) == entry.oid
+    return object_id("blob", path.read_bytes(), like=entry.oid) == entry.oid

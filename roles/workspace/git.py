@@ -10,16 +10,13 @@ stays: attributes of line ends (`text`, `eol`) work as the repository says.
 import os
 import re
 import subprocess
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
 from contracts.errors import MachineError, UsageError
 from roles.processes.process import call
-from roles.workspace.scope import Change
 
 OWN_REFS = "refs/heads/labmates/"
 NO_OID = ""
@@ -116,18 +113,18 @@ class Git:
         With `calm`, the filters and merge drivers that the repository's config names are
         replaced; every call that reads or writes files of the work tree needs it.
         """
-        full = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
-        full |= _ENV | {"GIT_CEILING_DIRECTORIES": str(self.repo.resolve().parent)}
+        argv, full = self.command(*args, calm=calm)
+        full |= dict(env or {})
+        return call(argv, cwd=self.repo, env=full, stdin=stdin, timeout_s=timeout_s)
+
+    def command(self, *args: str, calm: bool = False) -> tuple[list[str], dict[str, str]]:
+        """Give the whole command line of a call, and its environment."""
+        env = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
+        env |= _ENV | {"GIT_CEILING_DIRECTORIES": str(self.repo.resolve().parent)}
         if calm:
-            full |= self._calm_drivers()
+            env |= self._calm_drivers()
         place = [] if self.git_dir is None else [f"--git-dir={self.git_dir}", "--work-tree=."]
-        return call(
-            [*_PREFIX, *place, *args],
-            cwd=self.repo,
-            env=full | dict(env or {}),
-            stdin=stdin,
-            timeout_s=timeout_s,
-        )
+        return [*_PREFIX, *place, *args], env
 
     def out(
         self,
@@ -176,20 +173,22 @@ class Git:
 
     def has_commit(self, commit: str) -> bool:
         """Tell whether the commit object is there."""
-        return self.run("cat-file", "-e", f"{_oid(commit)}^{{commit}}").returncode == 0
+        return self.run("cat-file", "-e", f"{full_id(commit)}^{{commit}}").returncode == 0
 
     def tree_of(self, commit: str) -> str:
         """Give the id of the commit's tree."""
-        return self.line("rev-parse", "--verify", f"{_oid(commit)}^{{tree}}")
+        return self.line("rev-parse", "--verify", f"{full_id(commit)}^{{tree}}")
 
     def parent_of(self, commit: str) -> str | None:
         """Give the commit's first parent, or None for a root."""
-        found = self.line("rev-list", "--parents", "-n", "1", _oid(commit), "--").split()
+        found = self.line("rev-list", "--parents", "-n", "1", full_id(commit), "--").split()
         return found[1] if len(found) > 1 else None
 
     def is_ancestor(self, older: str, newer: str) -> bool:
         """Tell whether `older` is `newer` or one of its ancestors."""
-        return self.run("merge-base", "--is-ancestor", _oid(older), _oid(newer)).returncode == 0
+        return (
+            self.run("merge-base", "--is-ancestor", full_id(older), full_id(newer)).returncode == 0
+        )
 
     def dirty_files(self) -> list[tuple[str, str]]:
         """List what a commit of HEAD would miss: (mark, path), mark `?` for a new file.
@@ -218,12 +217,12 @@ class Git:
         Raises:
             GitError: There is no such file.
         """
-        return self.out("cat-file", "blob", f"{_oid(commit)}:{path}")
+        return self.out("cat-file", "blob", f"{full_id(commit)}:{path}")
 
     def list_tree(self, commit: str) -> list[TreeEntry]:
         """List every file, link and submodule of a commit's tree, by path."""
         found = []
-        raw = self.out("ls-tree", "-r", "-l", "-z", "--full-tree", _oid(commit))
+        raw = self.out("ls-tree", "-r", "-l", "-z", "--full-tree", full_id(commit))
         for item in filter(None, raw.split(b"\0")):
             meta, path = item.split(b"\t", 1)
             mode, kind, oid, size = meta.decode("ascii").split()
@@ -231,51 +230,22 @@ class Git:
             found.append(TreeEntry(mode, kind, oid, os.fsdecode(path), number))
         return found
 
-    def read_blobs(self, oids: Sequence[str]) -> Iterator[tuple[str, bytes]]:
-        """Give the content of blobs, raw; all of them are held in memory at once."""
-        raw = self.out("cat-file", "--batch", stdin="".join(f"{_oid(o)}\n" for o in oids).encode())
-        start = 0
-        for oid in oids:
-            end = raw.index(b"\n", start)
-            fields = raw[start:end].split()
-            if len(fields) != 3:
-                raise GitError(["cat-file", "--batch", oid], 1, f"object {oid} is missing")
-            size = int(fields[2])
-            yield oid, raw[end + 1 : end + 1 + size]
-            start = end + size + 2
-
-    def diff_names(self, old: str, new: str) -> list[Change]:
-        """List what differs between two commits, renames with both paths."""
-        raw = self.out("diff-tree", "-r", "-z", "--raw", "-M", "--no-abbrev", _oid(old), _oid(new))
-        fields = iter([os.fsdecode(part) for part in raw.split(b"\0")[:-1]])
-        found = []
-        for meta in fields:
-            old_mode, new_mode, _, _, status = meta.lstrip(":").split(" ")
-            path = next(fields)
-            renamed = status[0] in "RC"
-            found.append(
-                Change(
-                    status=status[0],
-                    path=next(fields) if renamed else path,
-                    old_path=path if renamed else None,
-                    old_mode=old_mode,
-                    new_mode=new_mode,
-                )
-            )
-        return found
-
     def diff_text(self, old: str, new: str) -> str:
         """Give the difference of two commits as a patch, undecodable bytes replaced."""
-        raw = self.out("diff-tree", *_PATCH, _oid(old), _oid(new))
+        raw = self.out("diff-tree", *_PATCH, full_id(old), full_id(new))
         return raw.decode("utf-8", errors="replace")
 
     def diff_bytes(self, old: str, new: str) -> bytes:
         """Give the difference of two commits as a patch that `git apply` takes, binaries too."""
-        return self.out("diff-tree", *_PATCH, "--binary", "--full-index", _oid(old), _oid(new))
+        return self.out(
+            "diff-tree", *_PATCH, "--binary", "--full-index", full_id(old), full_id(new)
+        )
 
     def diff_stat(self, old: str, new: str) -> tuple[int, int, int]:
         """Count files, added lines and removed lines; a binary file counts no lines."""
-        raw = self.out("diff-tree", "-r", "-z", "--numstat", "--no-renames", _oid(old), _oid(new))
+        raw = self.out(
+            "diff-tree", "-r", "-z", "--numstat", "--no-renames", full_id(old), full_id(new)
+        )
         rows = [part.split(b"\t", 2) for part in raw.split(b"\0") if part]
         added = sum(int(row[0]) for row in rows if row[0] != b"-")
         return len(rows), added, sum(int(row[1]) for row in rows if row[1] != b"-")
@@ -298,8 +268,8 @@ class Git:
         if not ref.startswith(OWN_REFS) or self.run("check-ref-format", ref).returncode != 0:
             message = f"{ref!r} is no ref of labmates"
             raise UsageError(message)
-        zero = "0" * len(_oid(new))
-        expected = [] if old is None else [_oid(old) if old else zero]
+        zero = "0" * len(full_id(new))
+        expected = [] if old is None else [full_id(old) if old else zero]
         done = self.run("update-ref", "--no-deref", ref, new, *expected)
         if done.returncode == 0:
             return True
@@ -308,32 +278,10 @@ class Git:
             return False
         raise GitError(["update-ref", ref, new, *expected], done.returncode, text)
 
-    def write_tree(self, base: str) -> str:
-        """Store all files of the work tree as a tree, and give its id.
-
-        The index is a fresh one of `base`, so flags that hide edits (skip-worktree,
-        assume-unchanged) hide nothing. New files that an ignore rule names stay out.
-        """
-        with _private_index() as env:
-            self.out("read-tree", _oid(base), env=env)
-            self.out("add", "--all", "--", ".", env=env, calm=True)
-            return self.line("write-tree", env=env, calm=True)
-
     def commit_tree(self, tree: str, parent: str, message: str) -> str:
         """Make a commit object; no ref moves."""
-        args = ["commit-tree", "-p", _oid(parent), "-F", "-", _oid(tree)]
+        args = ["commit-tree", "-p", full_id(parent), "-F", "-", full_id(tree)]
         return self.out(*args, stdin=message.encode()).decode("ascii").strip()
-
-    def commit_all(self, message: str) -> str | None:
-        """Commit all files on HEAD, and move the branch; None where nothing differs."""
-        base = self.head()
-        tree = self.write_tree(base)
-        if tree == self.tree_of(base):
-            return None
-        commit = self.commit_tree(tree, base, message)
-        self.out("update-ref", "-m", "labmates: commit", "HEAD", commit, base)
-        self.out("read-tree", commit, calm=True)
-        return commit
 
     def cherry_pick(self, commit: str) -> bool:
         """Apply a commit on HEAD; False on a conflict, with the work tree as it was before.
@@ -341,7 +289,7 @@ class Git:
         The work tree must be clean, since it is reset on a conflict.
         """
         before = self.head()
-        args = ["--allow-empty", "--keep-redundant-commits", "--no-gpg-sign", _oid(commit)]
+        args = ["--allow-empty", "--keep-redundant-commits", "--no-gpg-sign", full_id(commit)]
         done = self.run("cherry-pick", *args, calm=True)
         if done.returncode == 0:
             return True
@@ -387,14 +335,13 @@ class Git:
 _PATCH = ("-r", "-p", "-M", "--no-ext-diff", "--no-textconv", "--no-color")
 
 
-def _oid(text: str) -> str:
+def full_id(text: str) -> str:
+    """Give the text back where it is a full object id.
+
+    Raises:
+        UsageError: It is not.
+    """
     if not _OID.fullmatch(text):
         message = f"{text!r} is no full object id"
         raise UsageError(message)
     return text
-
-
-@contextmanager
-def _private_index() -> Iterator[dict[str, str]]:
-    with tempfile.TemporaryDirectory(prefix="labmates-index-") as folder:
-        yield {"GIT_INDEX_FILE": str(Path(folder) / "index")}

@@ -2,10 +2,11 @@
 
 import hashlib
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 from contracts.errors import PreconditionError, UsageError
-from roles.workspace.git import Git
+from roles.workspace.git import OWN_REFS, Git
 
 
 def open_repository(path: Path) -> Git:
@@ -74,20 +75,52 @@ def shown(path: Path) -> str:
 
 
 def machinery(git: Git) -> dict[str, str]:
-    """Digest what could steer later git calls: config, hooks, info, alternates, replacements.
+    """Digest what could steer later git calls, or is the user's: config, hooks, info, HEAD, refs.
 
-    Compare before and after a step; a difference means that the step touched it.
+    Names are paths from the root of the repository, and names of refs; branches of labmates are
+    left out. Compare before and after a step; a difference means that somebody touched it.
     """
     common = git.common_dir()
-    names = ["config", "config.worktree", "objects/info/alternates"]
-    roots = {common / name for name in names}
+    roots = {
+        common / name for name in ("config", "config.worktree", "objects/info/alternates", "HEAD")
+    }
     for folder in ("hooks", "info"):
         roots |= {path for path in (common / folder).rglob("*") if not path.is_dir()}
     if git.git_dir is not None:
         roots.add(git.git_dir / "config.worktree")
+    # `git gc` of an honest attempt writes this one; nothing reads it but old servers
+    roots.discard(common / "info" / "refs")
     found = {
-        str(path): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in sorted(roots)
-        if path.is_file()
+        _inside(path, common): _digest(path) for path in sorted(roots) if os.path.lexists(path)
     }
-    return found | git.refs("refs/replace/")
+    refs = git.refs("refs/")
+    return found | {name: oid for name, oid in refs.items() if not name.startswith(OWN_REFS)}
+
+
+def touched(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[str, ...]:
+    """Name what differs between two digests of the machinery, and how."""
+    found = []
+    for name in sorted({*before, *after}):
+        if before.get(name) != after.get(name):
+            how = "added" if name not in before else "changed" if name in after else "removed"
+            found.append(f"{name}: {how} by the driver")
+    return tuple(found)
+
+
+def _inside(path: Path, common: Path) -> str:
+    name = path.relative_to(common).as_posix() if path.is_relative_to(common) else str(path)
+    text = f"{common.name}/{name}" if path.is_relative_to(common) else name
+    return os.fsencode(text).decode("utf-8", errors="backslashreplace")
+
+
+def _digest(path: Path) -> str:
+    """Digest a file's content, mode, and where it points; what cannot be read has a word."""
+    try:
+        info = path.lstat()
+        link = str(path.readlink()) if path.is_symlink() else ""
+        content = path.read_bytes() if path.is_file() else b""
+    except OSError as error:
+        return f"unreadable: {error.strerror}"
+    return hashlib.sha256(
+        f"{info.st_mode:o} {link}\n".encode(errors="replace") + content
+    ).hexdigest()

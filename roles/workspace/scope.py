@@ -12,6 +12,7 @@ Globs, as contracts write them, match whole paths from the root of the repositor
 A glob without a wildcard also covers what stands below it, so `eval` protects `eval/run.py`.
 """
 
+import os
 import re
 import shlex
 import unicodedata
@@ -129,6 +130,11 @@ def name_fault(path: str) -> str:
     if any(unicodedata.category(char) == "Cc" for char in path):
         return "is a name with control characters"
     return ""
+
+
+def printable(path: str) -> str:
+    """Give a path as text that a record can hold: names of files may be no UTF-8."""
+    return os.fsencode(path).decode("utf-8", errors="backslashreplace")
 
 
 def command_files(command: str, tree_paths: Iterable[str]) -> set[str]:

@@ -19,7 +19,8 @@ from pathlib import Path
 
 from contracts.errors import MachineError, PreconditionError, UsageError
 from contracts.ids import HYPOTHESIS_ID_PATTERN, is_goal_id
-from roles.workspace.git import Git, GitError
+from roles.workspace.git import Git
+from roles.workspace.storing import write_tree
 
 _TRAILER = "Labmates-Attempt"
 
@@ -139,7 +140,7 @@ def commit_change(worktree: Worktree, message: str) -> str | None:
         GitError: Git cannot store the files, as with a nested repository without a commit.
     """
     git = worktree.git
-    tree = git.write_tree(worktree.base)
+    tree = write_tree(git, worktree.base)
     if tree == git.tree_of(worktree.base):
         return None
     return _record(worktree, tree, message)
@@ -208,8 +209,8 @@ def _salvage(worktree: Worktree) -> str | None:
     git = worktree.git
     top = worktree.committed or worktree.base
     try:
-        tree = git.write_tree(worktree.base)
-    except GitError:
+        tree = write_tree(git, worktree.base)
+    except (MachineError, UsageError):  # GitError is one: what git cannot store stays as files
         _move_aside(worktree.path)
         return None
     if tree in {git.tree_of(top), git.tree_of(worktree.base)}:

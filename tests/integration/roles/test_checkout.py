@@ -4,13 +4,15 @@ import importlib.util
 import os
 import subprocess
 import sys
+import zlib
 from pathlib import Path
 
 import pytest
 
 from contracts.errors import MachineError, UsageError
-from roles.workspace.checkout import blob_id, checkout_fresh, uncommitted
+from roles.workspace.checkout import checkout_fresh, uncommitted
 from roles.workspace.git import Git
+from roles.workspace.objects import changes_between, object_id, scope_digest
 from tests.integration.roles.repositories import (
     FILES,
     commit_files,
@@ -49,6 +51,21 @@ def commit_entries(git: Git, *entries: tuple[str, str, str]) -> str:
         ["git", "write-tree"], cwd=git.repo, env=env, capture_output=True, check=True
     )
     return git.commit_tree(done.stdout.decode().strip(), git.head(), "made")
+
+
+def rewrite(git: Git, oid: str, scratch: Path) -> None:
+    """Write another object of the same kind over a loose one, under its old id."""
+    kind = raw_git(git.repo, "cat-file", "-t", oid)
+    other = make_repository(scratch / "other", {**FILES, "eval/eval.py": "print(99)\n"})
+    names = {"commit": "HEAD", "blob": "HEAD:eval/eval.py"}
+    is_root = raw_git(git.repo, "ls-tree", "--name-only", oid).count("\n") if kind == "tree" else 0
+    tree = "HEAD^{tree}" if is_root else "HEAD:eval"
+    wanted = raw_git(other.repo, "rev-parse", names.get(kind, tree))
+    header = raw_git(other.repo, "cat-file", "-s", wanted).encode()
+    content = other.out("cat-file", kind, wanted)
+    place = git.repo / ".git" / "objects" / oid[:2] / oid[2:]
+    place.unlink()
+    place.write_bytes(zlib.compress(kind.encode() + b" " + header + b"\0" + content))
 
 
 def test_a_checkout_holds_the_commits_files_and_nothing_else(git: Git, tmp_path: Path) -> None:
@@ -206,15 +223,6 @@ def test_field_case_98_planted_bytecode_does_not_come_along(git: Git, tmp_path: 
     assert value(checkout_fresh(git, base, tmp_path / "out", base, [])) == "0.5"
 
 
-def test_a_large_tree_is_written_in_batches(
-    git: Git, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("roles.workspace.checkout._BATCH_BYTES", 1000)
-    commit = commit_files(git, {f"d/{n}": str(n) * 300 for n in range(40)})
-    dest = checkout_fresh(git, commit, tmp_path / "out", commit, [])
-    assert uncommitted(git, dest, commit) == ()
-
-
 def test_field_case_92_what_git_hides_is_listed(git: Git) -> None:
     (git.repo / "l").symlink_to("src")
     commit = commit_files(git, {"mode": "m"})
@@ -232,7 +240,46 @@ def test_field_case_92_what_git_hides_is_listed(git: Git) -> None:
     )  # fmt: skip
 
 
-def test_a_blob_id_is_gits(git: Git) -> None:
+def test_an_objects_id_is_gits(git: Git) -> None:
     oid = raw_git(git.repo, "rev-parse", "HEAD:solution.py")
-    assert blob_id(FILES["solution.py"].encode(), like=oid) == oid
-    assert len(blob_id(b"", like="0" * 64)) == 64
+    assert object_id("blob", FILES["solution.py"].encode(), like=oid) == oid
+    assert len(object_id("blob", b"", like="0" * 64)) == 64
+
+
+@pytest.mark.parametrize("kind", ["commit", "tree", "subtree", "blob"])
+def test_an_object_of_the_base_that_was_rewritten_under_its_id_is_named(
+    kind: str, git: Git, tmp_path: Path
+) -> None:
+    base = git.head()
+    candidate = commit_files(git, {"solution.py": "print('fast')\n"})
+    name = {"commit": base, "tree": f"{base}^{{tree}}", "subtree": f"{base}:eval"}
+    oid = raw_git(git.repo, "rev-parse", name.get(kind, f"{base}:eval/eval.py"))
+    rewrite(git, oid, tmp_path)
+    with pytest.raises(MachineError, match=oid) as caught:
+        checkout_fresh(git, candidate, tmp_path / "out", base, ["eval/**"])
+    assert caught.value.facts["object"] == oid
+    if kind != "blob":
+        with pytest.raises(MachineError, match=oid):
+            changes_between(git, base, candidate)
+
+
+def test_a_repository_with_longer_ids_is_verified_too(tmp_path: Path) -> None:
+    raw_git(tmp_path, "init", "-q", "--object-format=sha256", "repo")
+    git = Git(tmp_path / "repo")
+    base = commit_files(git, FILES)
+    assert len(base) == 64
+    dest = checkout_fresh(git, base, tmp_path / "out", base, ["eval/**"])
+    assert (dest / "eval" / "eval.py").read_text() == FILES["eval/eval.py"]
+    oid = raw_git(git.repo, "rev-parse", f"{base}:eval")
+    rewrite(git, oid, tmp_path)
+    with pytest.raises(MachineError, match=oid):
+        checkout_fresh(git, base, tmp_path / "again", base, ["eval/**"])
+
+
+def test_protected_files_that_are_not_those_approved_are_refused(git: Git, tmp_path: Path) -> None:
+    base = git.head()
+    digest = scope_digest(git.list_tree(base), ("eval/**",))
+    checkout_fresh(git, base, tmp_path / "out", base, ["eval/**"], scope_sha256=digest)
+    other = commit_files(git, {"eval/eval.py": "print(99)\n"})
+    with pytest.raises(MachineError, match="are not those approved"):
+        checkout_fresh(git, base, tmp_path / "new", other, ["eval/**"], scope_sha256=digest)

@@ -12,6 +12,7 @@ from contracts.errors import UsageError
 from roles.drivers.base import DRIVERS, Brief, DriverStatus, get_driver
 from roles.processes.process import EndedBy
 from roles.workspace.git import Git
+from roles.workspace.storing import write_tree
 from tests.integration.roles.repositories import (
     commit_files,
     make_repository,
@@ -154,7 +155,7 @@ def test_patch_takes_a_difference_of_two_commits_with_binary_files(git: Git, cha
     raw_git(git.repo, "reset", "-q", "--hard", old)
     (change / "change.patch").write_bytes(git.diff_bytes(old, new))
     assert get_driver("patch").run(brief(git, change)).status is DriverStatus.CHANGED
-    assert git.write_tree(old) == git.tree_of(new)
+    assert write_tree(git, old) == git.tree_of(new)
 
 
 def test_patch_tells_an_empty_a_broken_and_a_missing_patch_apart(git: Git, change: Path) -> None:

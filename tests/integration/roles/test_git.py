@@ -7,8 +7,10 @@ import pytest
 
 from contracts.errors import PreconditionError, UsageError
 from roles.workspace.git import Git, GitError
+from roles.workspace.objects import changes_between, reading
 from roles.workspace.repository import machinery, open_repository, require_clean
 from roles.workspace.scope import Change
+from roles.workspace.storing import write_tree
 from tests.integration.roles.repositories import (
     ENV,
     FILES,
@@ -35,9 +37,11 @@ def test_reading_a_commit(git: Git) -> None:
     entries = git.list_tree(first)
     assert [entry.path for entry in entries] == sorted(FILES)
     assert {entry.mode for entry in entries} == {"100644"}
-    blobs = dict(git.read_blobs([entry.oid for entry in entries]))
-    assert [blobs[entry.oid].decode() for entry in entries] == [FILES[e.path] for e in entries]
-    assert [len(blobs[entry.oid]) for entry in entries] == [entry.size for entry in entries]
+    with reading(git) as objects:
+        assert [entry._replace(size=-1) for entry in entries] == objects.tree(first)
+        blobs = {entry.path: objects.read(entry.oid, "blob").decode() for entry in entries}
+    assert blobs == FILES
+    assert [len(blobs[entry.path]) for entry in entries] == [entry.size for entry in entries]
     second = commit_files(git, {"new": ""})
     assert git.parent_of(second) == first
     assert git.is_ancestor(first, second)
@@ -55,8 +59,9 @@ def test_differences_name_status_modes_and_both_sides_of_a_rename(git: Git) -> N
     (git.repo / "l").symlink_to("/etc/hosts")
     new = commit_files(git, {"solution.py": "print('fast')\n"}, remove=("eval/eval.py",))
     zero, plain = "000000", "100644"
-    assert sorted(git.diff_names(old, new), key=lambda change: change.path) == [
-        Change(status="R", path="READ ME \u00e9.md", old_path="README.md"),
+    assert changes_between(git, old, new) == [
+        Change(status="A", path="READ ME \u00e9.md", old_mode=zero),
+        Change(status="D", path="README.md", new_mode=zero),
         Change(status="D", path="eval/eval.py", old_mode=plain, new_mode=zero),
         Change(status="A", path="l", old_mode=zero, new_mode="120000"),
         Change(status="M", path="solution.py"),
@@ -64,7 +69,7 @@ def test_differences_name_status_modes_and_both_sides_of_a_rename(git: Git) -> N
     ]
     assert "+print('fast')" in git.diff_text(old, new)
     assert git.diff_stat(old, new) == (6, 3, 3)
-    assert git.diff_names(old, old) == []
+    assert changes_between(git, old, old) == []
 
 
 @pytest.mark.parametrize(
@@ -81,7 +86,7 @@ def test_field_case_140_a_name_never_becomes_an_option_or_shell_text(name: str, 
     with pytest.raises(UsageError):
         git.update_ref(f"refs/heads/labmates/{name or '.'}/../x", git.head())
     with pytest.raises(UsageError):
-        git.diff_names(name, git.head())
+        changes_between(git, name, git.head())
     assert snapshot(git.repo) == before
     assert not (git.repo / "p").exists()
 
@@ -102,18 +107,16 @@ def test_a_ref_moves_only_from_where_it_is_expected_and_only_below_ours(git: Git
         git.update_ref("refs/heads/labmates/g/champion/below", first)
 
 
-def test_commit_all_takes_new_changed_and_deleted_files(git: Git) -> None:
-    assert git.commit_all("nothing") is None
-    write(git.repo, {"new/x": "1", "solution.py": "2"})
-    (git.repo / "README.md").unlink()
+def test_a_tree_takes_new_changed_and_deleted_files(git: Git) -> None:
     before = git.head()
-    commit = git.commit_all("change")
-    assert commit == git.head()
-    assert [(c.status, c.path) for c in git.diff_names(before, commit)] == [
+    assert write_tree(git, before) == git.tree_of(before)
+    write(git.repo, {"new/x": "1", "solution.py": "2", "a.log": "ignored"})
+    (git.repo / "README.md").unlink()
+    commit = git.commit_tree(write_tree(git, before), before, "change")
+    assert [(c.status, c.path) for c in changes_between(git, before, commit)] == [
         ("D", "README.md"), ("A", "new/x"), ("M", "solution.py")
     ]  # fmt: skip
-    assert git.is_clean()
-    assert raw_git(git.repo, "log", "-1", "--format=%an <%ae> %cn %s") == (
+    assert raw_git(git.repo, "log", "-1", "--format=%an <%ae> %cn %s", commit) == (
         "labmates <labmates@localhost> labmates change"
     )
 
@@ -205,8 +208,7 @@ def test_field_case_67_git_variables_of_the_caller_reach_no_child(
     monkeypatch.setenv("GIT_CONFIG_VALUE_0", "true")
     write(git.repo, {"solution.py": "changed"})
     assert git.dirty_files() == [("M", "solution.py")]
-    commit = git.commit_all("mine")
-    assert commit is not None
+    commit = git.commit_tree(write_tree(git, git.head()), git.head(), "mine")
     assert git.show(commit, "solution.py") == b"changed"
     assert snapshot(canary.repo) == before
 
@@ -246,9 +248,9 @@ def test_field_case_71_nothing_planted_runs_in_our_calls(git: Git, tmp_path: Pat
     assert {"config", "attributes", "post-checkout"} <= touched
     write(git.repo, {"src/a.py": "a = 2\n"})
     assert git.dirty_files() == [("M", "src/a.py")]
-    assert git.commit_all("mine")
+    assert write_tree(git, git.head()) != git.tree_of(git.head())
     git.diff_text(base, other)
-    git.diff_names(base, other)
+    changes_between(git, base, other)
     git.list_tree(base)
     git.show(base, "solution.py")
     git.out("worktree", "add", "--detach", str(tmp_path / "wt"), base, calm=True)
@@ -291,9 +293,9 @@ def test_field_case_97_replacements_and_filters_do_not_change_what_a_commit_says
 def test_field_case_68_a_commit_with_our_ref_survives_collection(git: Git) -> None:
     base = git.head()
     write(git.repo, {"solution.py": "fast"})
-    kept = git.commit_tree(git.write_tree(base), base, "kept")
+    kept = git.commit_tree(write_tree(git, base), base, "kept")
     write(git.repo, {"solution.py": "lost"})
-    lost = git.commit_tree(git.write_tree(base), base, "lost")
+    lost = git.commit_tree(write_tree(git, base), base, "lost")
     git.update_ref("refs/heads/labmates/g/hyp_001/1", kept)
     raw_git(git.repo, "reflog", "expire", "--expire=now", "--all")
     raw_git(git.repo, "gc", "-q", "--prune=now")
