@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from contracts.errors import PreconditionError, UsageError
-from roles.workspace.git import OWN_REFS, Git
+from roles.workspace.git import Git
 
 
 def open_repository(path: Path) -> Git:
@@ -75,15 +75,14 @@ def shown(path: Path) -> str:
 
 
 def machinery(git: Git) -> dict[str, str]:
-    """Digest what could steer later git calls, or is the user's: config, hooks, info, HEAD, refs.
+    """Digest what could steer later git calls: config, hooks, info, alternates, replace refs.
 
-    Names are paths from the root of the repository, and names of refs; branches of labmates are
-    left out. Compare before and after a step; a difference means that somebody touched it.
+    Names are paths from the root of the repository, and names of refs. Compare before and after a
+    step; a difference means that somebody touched it. HEAD and the other refs are left out: the
+    person commits, fetches and switches branches while lanes run, and nothing here reads them.
     """
     common = git.common_dir()
-    roots = {
-        common / name for name in ("config", "config.worktree", "objects/info/alternates", "HEAD")
-    }
+    roots = {common / name for name in ("config", "config.worktree", "objects/info/alternates")}
     for folder in ("hooks", "info"):
         roots |= {path for path in (common / folder).rglob("*") if not path.is_dir()}
     if git.git_dir is not None:
@@ -93,8 +92,7 @@ def machinery(git: Git) -> dict[str, str]:
     found = {
         _inside(path, common): _digest(path) for path in sorted(roots) if os.path.lexists(path)
     }
-    refs = git.refs("refs/")
-    return found | {name: oid for name, oid in refs.items() if not name.startswith(OWN_REFS)}
+    return found | git.refs("refs/replace/")
 
 
 def touched(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[str, ...]:

@@ -319,7 +319,9 @@ def test_a_goal_without_a_target_counts_as_having_met_it(
         ("target = 0.5\n", ""), ('driver = "patch"', 'driver = "patch"\nstop = "queue_empty"')
     )
     commit_files(project, {"labmates.toml": text})
-    create_goal(Writer(client, goal_id), read_contract(project.repo).contract, "operator:o", project.repo)
+    create_goal(
+        Writer(client, goal_id), read_contract(project.repo).contract, "operator:o", project.repo
+    )
     assert Reader(client, goal_id).goal()["target_met"] == "1"
 
 
@@ -338,7 +340,9 @@ def test_the_lease_of_a_goal_can_be_set_for_tests(
 def test_a_contract_event_that_was_altered_is_a_contradiction(
     project: Git, goal_id: str, client: redis.Redis
 ) -> None:
-    create_goal(Writer(client, goal_id), read_contract(project.repo).contract, "operator:o", project.repo)
+    create_goal(
+        Writer(client, goal_id), read_contract(project.repo).contract, "operator:o", project.repo
+    )
     client.hset(keys.goal(goal_id), "contract_hash", "0" * 64)
     with pytest.raises(RecordsError, match="is not the one whose hash the goal holds") as caught:
         contract_of(Reader(client, goal_id))
@@ -352,7 +356,9 @@ def test_a_repository_that_is_unknown_or_gone_is_a_missing_precondition(
 ) -> None:
     with pytest.raises(PreconditionError, match="does not know the repository"):
         repository_of(goal_id)
-    create_goal(Writer(client, goal_id), read_contract(project.repo).contract, "operator:o", project.repo)
+    create_goal(
+        Writer(client, goal_id), read_contract(project.repo).contract, "operator:o", project.repo
+    )
     project.repo.rename(project.repo.with_name("moved"))
     with pytest.raises(PreconditionError, match="is gone"):
         repository_of(goal_id)
