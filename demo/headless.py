@@ -38,7 +38,8 @@ from demo.watch import Watched, watch
 from roles.goal.context import GoalContext, open_context
 from roles.goal.contract_file import require_unchanged
 from roles.goal.goals import repository_of
-from roles.lanes.launch import Lanes, lanes_from, live_lanes, register_lanes
+from roles.lanes.ending import live_lanes
+from roles.lanes.launch import Lanes, lanes_from, register_lanes
 
 LOOK_S = 0.1
 REVIVALS = 3

@@ -87,7 +87,7 @@ def make_repository(
     pairs: int = 2,
     parallel: int = 1,
     attempts: int = 30,
-    timeout_s: float = 0.5,
+    timeout_s: float = 2.0,
     changes: Mapping[str, Mapping[str, str]] = CHANGES,
 ) -> Path:
     """Make the repository with its queue and its prepared changes, in one commit."""
@@ -153,7 +153,7 @@ def make_goal(repository: Path, goal_id: str) -> GoalContext:
     client = connect(url)
     ensure_library(client)
     create_goal(Writer(client, goal_id, url=url), planned.contract, "operator:test", repository)
-    return open_context(goal_id, url=url)
+    return open_context(goal_id)
 
 
 def labmates(*arguments: str, timeout_s: float = 60) -> "subprocess.CompletedProcess[str]":

@@ -51,6 +51,7 @@ _UNREACHABLE = {
     "MASTERDOWN": "its primary is down",
     "CLUSTERDOWN": "the cluster is down",
     "TRYAGAIN": "the cluster moves keys",
+    "UNBLOCKED": "it changed its part",
 }
 _DENIED = {"NOAUTH", "WRONGPASS", "NOPERM"}
 

@@ -39,7 +39,8 @@ def up(
     from roles.goal.context import open_context
     from roles.goal.contract_file import require_unchanged
     from roles.goal.goals import operator_name, repository_of
-    from roles.lanes.launch import Lanes, lanes_from, live_lanes, register_lanes
+    from roles.lanes.ending import lane_processes
+    from roles.lanes.launch import Lanes, lanes_from, register_lanes
 
     wanted = lanes_from(lanes)
     reader = open_reader(goal_id, store=store)
@@ -49,8 +50,9 @@ def up(
         message = f"the contract of {context.goal_id} is not approved"
         raise RefusedError(message, reason="contract_unapproved", mend=[["labmates", "plan"]])
     require_unchanged(context.reader, repository_of(context.goal_id))
-    running = live_lanes(context)
-    if running:
+    running = lane_processes(context)
+    missing = [lane for lane in wanted if lane[0] not in running]
+    if running and not missing:
         document = {"goal_id": context.goal_id, "running": sorted(running), "started": []}
         if as_json:
             print_document(document)
@@ -61,10 +63,10 @@ def up(
         message = "the lanes have no panes yet in this version"
         mend = [["labmates", "up", "--headless"]]
         raise PreconditionError(message, mend=mend, tail="Nothing was started.")
-    register_lanes(context, wanted, operator_name())
+    register_lanes(context, missing, operator_name())
     started = Lanes(context)
-    started.start(wanted)
-    names = [agent for agent, _ in wanted]
+    started.start(missing)
+    names = [agent for agent, _ in missing]
     if not as_json:
         click.echo(f"{context.goal_id}: started {', '.join(names)}")
     if detach:
@@ -96,10 +98,19 @@ def _attend(context: "GoalContext", started: "Lanes", *, as_json: bool) -> int:
         _print_events(context)
     decision = context.reader.should_run("curator-1", brief=True)
     phase = str(decision.get("phase"))
-    outcome = {"goal_id": context.goal_id, "phase": phase, "gave_up": started.given_up()}
+    failed = dict(started.failed())
+    outcome = {
+        "goal_id": context.goal_id,
+        "phase": phase,
+        "gave_up": started.given_up(),
+        "failed": failed,
+    }
     if as_json:
         print_document(outcome)
     else:
+        for agent, code in failed.items():
+            log = context.folder / "logs" / f"{agent}.log"
+            click.echo(f"{agent} ended with exit code {code}: {log}")
         click.echo(f"{context.goal_id}: {'stopped' if asked else phase}")
     if asked:
         return 130
@@ -129,7 +140,7 @@ def down(goal_id: str, store: str, patience: float, *, as_json: bool) -> None:
     """  # noqa: D301 - click's mark for lines that stay as they are
     from contracts.goals import open_reader
     from roles.goal.context import open_context
-    from roles.lanes.launch import end_lanes
+    from roles.lanes.ending import end_lanes, lane_processes
 
     reader = open_reader(goal_id, store=store)
     context = open_context(reader.goal_id, url=store)
@@ -144,10 +155,15 @@ def down(goal_id: str, store: str, patience: float, *, as_json: bool) -> None:
         for agent in context.reader.agent_ids()
         if (found := context.reader.agent(agent)).get("claim")
     }
+    left = sorted(lane_processes(context))
     if as_json:
-        print_document({"goal_id": context.goal_id, "ended": ended, "claims": claims})
-        return
-    if not ended:
+        document = {"goal_id": context.goal_id, "ended": ended, "left": left, "claims": claims}
+        print_document(document)
+        raise SystemExit(1 if left else 0)
+    for agent in left:
+        click.echo(f"{agent} still runs")
+    if not ended and not left:
         click.echo(f"no lane of {context.goal_id} runs on this machine")
     for agent, todo in claims.items():
         click.echo(f"{todo} is still claimed by {agent}; its lease ends by itself")
+    raise SystemExit(1 if left else 0)

@@ -10,19 +10,17 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-
-import psutil
 
 from contracts import records
 from contracts.canonical import canonical
 from contracts.errors import UsageError
 from contracts.words import Role
 from roles.goal.context import GoalContext
+from roles.lanes.ending import note_lane
 from roles.lanes.lives import GAVE_UP
 from roles.lanes.program import program
-from roles.steps.lane import is_dead_here
 
 DEFAULT_LANES = tuple((f"{role}-1", role) for role in Role)
 
@@ -55,18 +53,6 @@ def register_lanes(context: GoalContext, lanes: Sequence[tuple[str, Role]], oper
         context.writer.register(
             operator=operator, agent_id=agent_id, roles=[str(each) for each in roles], body=body
         )
-
-
-def live_lanes(context: GoalContext) -> dict[str, tuple[int, str]]:
-    """Give agent -> (pid, start) of the incarnations that live on this machine."""
-    found = {}
-    for agent_id in context.reader.agent_ids():
-        agent = context.reader.agent(agent_id)
-        host, pid = agent.get("inc_host", ""), agent.get("inc_pid", "")
-        start = agent.get("inc_start", "")
-        if pid.isdigit() and host == os.uname().nodename and not is_dead_here(host, pid, start):
-            found[agent_id] = (int(pid), start)
-    return found
 
 
 @dataclass
@@ -103,7 +89,7 @@ class Lanes:
         if self.context.store:
             environment["LABMATES_STORE_URL"] = self.context.store
         with (self.context.folder / "logs" / f"{agent_id}.log").open("ab") as log:
-            return subprocess.Popen(
+            process = subprocess.Popen(
                 argv,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -111,6 +97,8 @@ class Lanes:
                 env=environment,
                 start_new_session=True,
             )
+        note_lane(self.context, agent_id, process.pid)
+        return process
 
     def tend(self) -> int:
         """Look at every lane once; start those again that were killed. Gives how many run."""
@@ -154,38 +142,3 @@ class Lanes:
             for (agent, _), lane in self._running.items()
             if lane.ended not in {None, 0, GAVE_UP}
         ]
-
-
-def end_lanes(
-    context: GoalContext, *, patience_s: float = 20.0, tell: Callable[[str], None]
-) -> list[str]:
-    """End every live lane of the goal on this machine; gives the agents that were ended.
-
-    A lane gets `patience_s` seconds to end its step, then hands it back, then is killed. Only
-    processes whose pid and start time are those of the incarnation are touched.
-    """
-    ended: list[str] = []
-    waiting = live_lanes(context)
-    for agent_id, (pid, _) in waiting.items():
-        tell(f"{agent_id}: ends after its step (pid {pid})")
-    for number, limit in enumerate((patience_s, 10.0, 5.0)):
-        for pid, start in waiting.values():
-            if not is_dead_here(os.uname().nodename, str(pid), start):
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL if number == 2 else signal.SIGTERM)
-        gone, alive = psutil.wait_procs(_processes(waiting), timeout=limit)
-        left = {process.pid for process in alive}
-        ended += [agent for agent, (pid, _) in waiting.items() if pid not in left]
-        waiting = {agent: who for agent, who in waiting.items() if who[0] in left}
-        del gone
-        if not waiting:
-            break
-    return sorted(ended)
-
-
-def _processes(waiting: dict[str, tuple[int, str]]) -> list[psutil.Process]:
-    found = []
-    for pid, _ in waiting.values():
-        with contextlib.suppress(psutil.NoSuchProcess):
-            found.append(psutil.Process(pid))
-    return found

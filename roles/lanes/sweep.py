@@ -1,5 +1,6 @@
-"""Remove the worktrees of settled attempts that a crash left behind; nothing else, one by one."""
+"""Remove what a crash left behind: settled worktrees, one by one, and an agent's own scratch."""
 
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -7,7 +8,16 @@ import psutil
 from contracts.events import AttemptStarted
 from contracts.words import State
 from roles.goal.context import GoalContext
-from roles.workspace.worktree import close, open_attempt
+from roles.workspace.worktree import close, open_attempt, remove_tree
+
+
+def sweep_scratch(context: GoalContext, agent_id: str) -> None:
+    """Remove an agent's scratch folder; its one live incarnation is the caller, between steps."""
+    folder = context.home / "scratch" / context.goal_id / agent_id
+    if folder.is_dir() and not folder.is_symlink():
+        remove_tree(folder)
+    with suppress(OSError):
+        folder.parent.rmdir()
 
 
 def sweep_worktrees(context: GoalContext) -> list[int]:

@@ -12,6 +12,7 @@ Not here: who may claim what (`quota`, in the store), what a step does (one modu
 restarting a worker that died (`roles.lanes.lives`).
 """
 
+import contextlib
 import signal
 from collections.abc import Callable
 from types import FrameType
@@ -23,9 +24,10 @@ from contracts.errors import LabmatesError, RefusedError, StoreError, StoreUnrea
 from contracts.store import keys
 from contracts.store.connect import BLOCK_LIMIT_S, wait_for_answer, with_retries
 from contracts.store.embedded import ensure_server
+from contracts.store.library import ensure_library
 from contracts.words import Reason, Role
 from roles.goal.context import open_context
-from roles.lanes.sweep import sweep_worktrees
+from roles.lanes.sweep import sweep_scratch, sweep_worktrees
 from roles.steps.champion import move_champion_ref
 from roles.steps.curating import curate
 from roles.steps.evaluating import evaluate
@@ -105,8 +107,9 @@ def _enlist(lane: Lane, identity: dict[str, str]) -> None:
 
 
 def _tidy(lane: Lane) -> None:
-    """Remove what a crash left behind: an executor's settled worktrees; the champion's branch."""
+    """Remove what a crash left: scratch, settled worktrees; move the champion's branch."""
     try:
+        sweep_scratch(lane.context, lane.agent_id)
         if lane.role is Role.EXECUTOR:
             sweep_worktrees(lane.context)
         move_champion_ref(lane.context)
@@ -124,19 +127,23 @@ def _leave(lane: Lane) -> None:
 
 
 def _serve(lane: Lane, *, stay: bool) -> None:
+    outages = 0
     while not lane.stop.draining:
         try:
             decision = lane.claim()
             if decision.get("should_run") == "1":
                 _step(lane)
+                outages = 0
                 continue
             if decision.get("reason") in OVER and not stay:
                 return
             _wait(lane, decision)
-        except StoreUnreachableError as error:
+            outages = 0
+        except StoreError as error:
             lane.drop()
-            log.warning("store_unreachable", error=error.message)
-            _wait_for_store(lane)
+            log.warning("store_outage", error=error.message)
+            _sit_out(lane, error, outages)
+            outages += 1
 
 
 def _step(lane: Lane) -> None:
@@ -149,7 +156,7 @@ def _step(lane: Lane) -> None:
         STEPS[Role(held.role)](lane, item)
     except RefusedError as error:
         _refused(lane, error)
-    except StoreUnreachableError:
+    except StoreError:
         raise
     except LabmatesError as error:
         log.warning("step_failed", todo=held.todo_id, error=error.message, facts=error.facts)
@@ -201,16 +208,21 @@ def _wait(lane: Lane, decision: dict[str, object]) -> None:
         waited += part
 
 
-def _wait_for_store(lane: Lane) -> None:
-    """Wait until the store answers; nothing is taken or lost meanwhile.
+def _sit_out(lane: Lane, error: StoreError, outages: int) -> None:
+    """Wait out a store that does not answer, takes no writes or has lost its functions.
 
-    The embedded server is started again by whoever comes first; its data is there.
+    Nothing is taken or lost meanwhile. The embedded server is started again by whoever comes
+    first; its data is there. The next claim is the probe.
     """
     context = lane.context
-    start = None if context.store else ensure_server
-    wait_for_answer(
-        context.writer.client,
-        start=start,
-        stop=lambda: lane.stop.draining,
-        url=context.writer.url,
-    )
+    if isinstance(error, StoreUnreachableError):
+        wait_for_answer(
+            context.writer.client,
+            start=None if context.store else ensure_server,
+            stop=lambda: lane.stop.draining,
+            url=context.writer.url,
+        )
+    else:
+        lane.pause(min(5.0, 0.1 * 2**outages))
+    with contextlib.suppress(StoreError):
+        ensure_library(context.writer.client)

@@ -5,6 +5,8 @@ what was evaluated, ask the held-out split, sign. Nothing an executor or a candi
 as a number; the scope of the commit is found again from git.
 """
 
+import structlog
+
 from contracts import records
 from contracts.canonical import canonical
 from contracts.errors import LabmatesError, MachineError, RefusedError
@@ -24,6 +26,11 @@ from roles.steps.judging import bench_for, judge, number_checks, target_met
 from roles.steps.lane import Lane
 from roles.steps.signing import cosign_retirement, sign_promotion, sign_retirement
 
+log = structlog.get_logger()
+
+FAILURE_PAUSE_S = 2.0
+"""Seconds before an evaluation that the machine failed is given back; four times more each time."""
+
 
 def evaluate(lane: Lane, item: dict[str, str]) -> None:
     """Carry one claim of the evaluator to its end.
@@ -36,7 +43,10 @@ def evaluate(lane: Lane, item: dict[str, str]) -> None:
         lane.context.writer.release(lane.require(), "stopped")
         lane.drop()
     except MachineError as error:
+        log.warning("evaluation_failed", error=error.message, facts=error.facts)
         lane.say("waiting", f"could not measure: {error.message}")
+        # a machine that is busy gets time before the next try, and a third failure asks a person
+        lane.pause(FAILURE_PAUSE_S * 4 ** int(item.get("lapses") or 0))
         lane.context.writer.release(lane.require(), "evaluation_failed")
         lane.drop()
 

@@ -114,6 +114,12 @@ class Lane:
         with contextlib.suppress(Exception):  # a view that is late harms nobody
             self.context.writer.client.hset(key, mapping=fields)  # type: ignore[arg-type]
 
+    def pause(self, seconds: float) -> None:
+        """Wait; a signal ends the wait."""
+        deadline = time.monotonic() + seconds
+        while not self.stop.draining and time.monotonic() < deadline:
+            self._ended.wait(0.1)
+
     # The lease ----------------------------------------------------------------------------------
 
     def start_lease(self, every_s: float) -> None:

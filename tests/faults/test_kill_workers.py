@@ -12,7 +12,7 @@ import pytest
 from contracts.events import EvaluationRecorded
 from contracts.store.embedded import ensure_server, server_status
 from roles.goal.context import GoalContext
-from roles.lanes.launch import end_lanes, live_lanes
+from roles.lanes.ending import end_lanes, live_lanes
 from tests.integration.test_whole_run import replayed, until_over
 from tests.support import wait_until
 from tests.tiny import RunLanes, git, make_goal, make_repository
@@ -34,9 +34,10 @@ def assert_sound(context: GoalContext, repository: Path) -> None:
     assert sum(event.type == "lease_expired" for event in events) <= 2
     assert git(repository, "show", f"labmates/{context.goal_id}/champion:value.txt") == "6\n"
     assert list((context.home / "worktrees" / context.goal_id).iterdir()) == []
+    assert not (context.home / "scratch" / context.goal_id).exists()
 
 
-@pytest.mark.timeout(200)
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize("who", ["curator-1", "proposer-1", "executor-1", "evaluator-1"])
 def test_a_killed_worker_is_started_again_and_goes_on_where_it_was(
     store_home: Path, server_of_home: str, run_lanes: RunLanes, tmp_path: Path, who: str
@@ -55,7 +56,7 @@ def test_a_killed_worker_is_started_again_and_goes_on_where_it_was(
         wait_until(
             lambda: int(context.reader.goal()["rev"]) > int(target) + step or not running.tend(),  # noqa: B023
             description="some events",
-            timeout_s=60,
+            timeout_s=120,
         )
         pid, _start = live_lanes(context).get(who, (0, ""))
         if pid:
@@ -64,7 +65,7 @@ def test_a_killed_worker_is_started_again_and_goes_on_where_it_was(
     assert_sound(context, repository)
 
 
-@pytest.mark.timeout(200)
+@pytest.mark.timeout(400)
 def test_a_killed_lane_lets_its_worker_drain_and_is_brought_back(
     store_home: Path, server_of_home: str, run_lanes: RunLanes, tmp_path: Path
 ) -> None:
@@ -83,7 +84,7 @@ def test_a_killed_lane_lets_its_worker_drain_and_is_brought_back(
     assert_sound(context, repository)
 
 
-@pytest.mark.timeout(200)
+@pytest.mark.timeout(400)
 def test_down_leaves_no_process_and_no_claim_and_up_goes_on(
     store_home: Path, server_of_home: str, run_lanes: RunLanes, tmp_path: Path
 ) -> None:
@@ -94,7 +95,7 @@ def test_down_leaves_no_process_and_no_claim_and_up_goes_on(
     wait_until(
         lambda: int(context.reader.goal().get("attempts_used", "0")) >= 2,
         description="two attempts",
-        timeout_s=60,
+        timeout_s=120,
     )
     said: list[str] = []
     ended = end_lanes(context, patience_s=20, tell=said.append)
@@ -108,7 +109,7 @@ def test_down_leaves_no_process_and_no_claim_and_up_goes_on(
     assert_sound(context, repository)
 
 
-@pytest.mark.timeout(200)
+@pytest.mark.timeout(400)
 def test_a_killed_server_comes_back_with_its_data_and_the_lanes_go_on(
     store_home: Path, server_of_home: str, run_lanes: RunLanes, tmp_path: Path
 ) -> None:
@@ -125,7 +126,7 @@ def test_a_killed_server_comes_back_with_its_data_and_the_lanes_go_on(
         wait_until(
             lambda: int(context.reader.goal()["rev"]) > seen + step or not running.tend(),  # noqa: B023
             description="some events",
-            timeout_s=60,
+            timeout_s=120,
         )
         pid = server_status(store_home).pid
         assert pid is not None

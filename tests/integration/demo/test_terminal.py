@@ -49,7 +49,7 @@ def run_on_terminal(folder: Path, columns: int, **env: str) -> tuple[int, str, f
     return process.wait(30), written.decode(), time.monotonic() - start
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(400)
 @pytest.mark.usefixtures("server_of_home")
 @pytest.mark.parametrize(("columns", "colour"), [(80, True), (120, False)])
 def test_the_live_view_redraws_in_place_and_stays_above_the_summary(
