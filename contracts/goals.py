@@ -27,7 +27,8 @@ def choose_goal(known: "Sequence[str]", wanted: str = "") -> str:
         return known[0]
     if not known:
         message = "there is no goal in this store yet"
-        raise UsageError(message, mend=[["labmates", "demo", "--execute"], ["labmates", "plan"]])
+        mend = [["labmates", "demo", "--execute", "--headless"], ["labmates", "plan"]]
+        raise UsageError(message, mend=mend)
     message = "the store holds several goals; say which one"
     raise UsageError(message, facts={"goals": listed}, mend=_mend(known, "labmates", "status"))
 

@@ -6,6 +6,7 @@ through `inert` before it reaches a terminal, so that no data can move a cursor,
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
 
 NONE = "none"
 """What stands where there is no number or name; never 0 or nan."""
+
+_SMALL, _HUGE = 0.1, 1e12
 
 LABEL_WIDTH = 11
 """Columns of the left column of facts: a label and the space after it."""
@@ -58,13 +61,43 @@ def duration(seconds: float) -> str:
 
 
 def score(value: float | None, unit: str = "") -> str:
-    """Give a score with two decimals and its unit, or `none`."""
-    return NONE if value is None else f"{value:.2f}{unit}"
+    """Give a score and its unit; `none` for no number, nan and infinities.
+
+    Two decimals from 0.1 on (`6.74x`), three significant digits below (`0.00123s`).
+    """
+    if value is None or not math.isfinite(value):
+        return NONE
+    size = abs(value)
+    if 0 < size < _SMALL or size >= _HUGE:
+        return f"{value:#.3g}{unit}"
+    return f"{value:.2f}{unit}"
 
 
 def interval(low: float, high: float) -> str:
     """Give an interval as `[6.37, 7.35]`."""
-    return f"[{low:.2f}, {high:.2f}]"
+    return f"[{score(low)}, {score(high)}]"
+
+
+def with_interval(
+    value: float | None, low: float | None, high: float | None, unit: str = ""
+) -> str:
+    """Give a score with its interval, `6.74x [6.37, 7.35]`, as far as they are known."""
+    ends = "" if value is None or low is None or high is None else f" {interval(low, high)}"
+    return f"{score(value, unit)}{ends}"
+
+
+def floor(value: float) -> str:
+    """Give what is asked for at least: two decimals, or as many as it was written with."""
+    return f"{value:.2f}" if round(value, 2) == round(value, 9) else f"{round(value, 9):.10g}"
+
+
+def plain(value: object) -> str:
+    """Give a value of a check: text as it is, numbers with four significant digits."""
+    if value is None:
+        return NONE
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def cut(text: str, width: int) -> str:

@@ -7,11 +7,10 @@ from datetime import datetime
 from rich.text import Text
 
 from contracts.replay_state import GoalState
-from contracts.text import cut, ends, inert, interval, score
+from contracts.text import cut, ends, floor, inert, score, with_interval
 from contracts.words import Phase, Reason, Role
-from demo.lines import spread
 from demo.watch import clock
-from projection.rows import KEPT, REFUTED, RUNNING, AttemptRow
+from projection.rows import KEPT, REFUTED, REJECTED, RUNNING, AttemptRow
 from projection.view import LaneRow, View
 
 MAX_LINES = 24
@@ -71,12 +70,12 @@ def frame(
 def _best(view: View, width: int) -> str:
     unit = inert(view.unit)
     best = view.best.spread if view.best else None
-    found = f"{score(best.value, unit)} {interval(best.low, best.high)}" if best else "none yet"
+    found = with_interval(best.value, best.low, best.high, unit) if best else "none yet"
     line = f"best {view.decided_on}  {found}   "
     line = f"{line:<33}" + (f"target {score(view.target, unit)}   " if view.target else "")
     line = f"{line:<55}attempts {len(view.attempts)} of {view.budget.attempts_limit}"
     if width >= _WIDE:
-        return ends(line, f"needed to beat: {1 + view.min_gain:.2f}", width=width)
+        return ends(line, f"needed to beat: {floor(1 + view.min_gain)}", width=width)
     return line
 
 
@@ -146,15 +145,16 @@ def _rows(view: View, width: int, *, room: int) -> list[Text]:
 def _row(view: View, row: AttemptRow, width: int) -> Text:
     dev, held = (found.value if found else None for found in (row.dev, row.held))
     is_running = row.result == RUNNING or row.result.startswith("waits")
-    shown = f"{dev:.2f}" if dev is not None else ("" if is_running else "none")
+    shown = score(dev) if dev is not None else ("" if is_running else "none")
     title = cut(_title(view, row), 17)
-    line = Text(f"{row.number:>2}  {title:<17}{shown:>5}  ")
+    room = 17 - max(0, len(shown) - 5)
+    line = Text(f"{row.number:>2}  {cut(title, room):<{room}}{shown:>5}  ")
     if is_running:
         line.stylize("blue")
     drawn = Text(bar(dev, held, view.target if view.unit == "x" else None))
     drawn.highlight_regex(r"=", style="green" if row.result == KEPT else "dim")
     line.append_text(drawn)
-    line.append(f"{held:.2f}".rjust(7) if held is not None else " " * 7)
+    line.append(score(held).rjust(7) if held is not None else " " * 7)
     result = _progress(view, row) if is_running else row.result
     line.append(f"  {cut(inert(result), 19):<19}", style=_style(row, is_running=is_running))
     if width >= _WIDE:
@@ -183,7 +183,9 @@ def _style(row: AttemptRow, *, is_running: bool) -> str:
 
 
 def _against(row: AttemptRow) -> str:
-    return spread(row.against) if row.against else row.reason
+    if row.against is None or row.result == REJECTED:
+        return row.reason
+    return with_interval(row.against.value, row.against.low, row.against.high)
 
 
 def _progress(view: View, row: AttemptRow) -> str:

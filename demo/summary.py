@@ -7,11 +7,19 @@ from typing import Any
 
 from contracts.events import EvaluationRecorded
 from contracts.replay_state import GoalState
-from contracts.text import inert, interval, score, wrapped
+from contracts.text import floor, inert, interval, plain, score, wrapped
 from contracts.words import Phase
 from demo.published import Published
 from demo.watch import clock
-from projection.rows import KEPT, NO_GAIN, REFUTED, AttemptRow
+from projection.rows import (
+    KEPT,
+    NO_GAIN,
+    REFUTED,
+    REJECTED,
+    AttemptRow,
+    is_rejected,
+    rejection,
+)
 from projection.view import View
 
 RESUME = ("labmates", "demo", "--execute", "--headless", "--resume")
@@ -139,11 +147,13 @@ def _endings(ending: Ending) -> list[tuple[str, int | None, list[str]]]:
     refuted = [row for row in rows if row.result.startswith(REFUTED)]
     flat = [row for row in rows if row.result.startswith(NO_GAIN)]
     unscored = [row for row in rows if row.result.endswith(", retired")]
-    rest = [row for row in rows if row not in [*kept, *refuted, *flat, *unscored]]
+    rejected = [item for item in state.hypothesis_items() if is_rejected(item)]
+    ended = [*kept, *refuted, *flat, *unscored]
+    rest = [row for row in rows if row not in ended and row.result != REJECTED]
     untried = [
         item.hypothesis.title
         for item in state.hypothesis_items()
-        if item.hypothesis and not item.attempts
+        if item.hypothesis and not item.attempts and item not in rejected
     ]
     found: list[tuple[str, int | None, list[str]]] = [
         ("kept", len(kept), [f"{row.title} {_decided(row, view, unit)}" for row in kept]),
@@ -151,6 +161,13 @@ def _endings(ending: Ending) -> list[tuple[str, int | None, list[str]]]:
         ("no gain", len(flat), [_flat(row, state) for row in flat]),
         ("no score", len(unscored), [f"{row.title} ({_unscored(row, view)})" for row in unscored]),
     ]
+    if rejected:
+        said = [
+            f"{item.hypothesis.title} ({rejection(state, item)})"
+            for item in rejected
+            if item.hypothesis
+        ]
+        found.append((REJECTED, len(rejected), said))
     if rest:
         found.append(("not ended", len(rest), [f"{row.title} ({row.result})" for row in rest]))
     if untried:
@@ -185,18 +202,25 @@ def _word(row: AttemptRow) -> str:
 
 
 def _flat(row: AttemptRow, state: GoalState) -> str:
+    """Say what was not reached: the low end that decides, or the check that failed."""
     attempt = state.attempts[row.number]
     is_held_out = row.result.endswith("held-out")
-    ratio = row.against
-    if is_held_out:
-        held = attempt.holdout.measurement if attempt.holdout else None
-        ratio = held.ratio if held else None
-    if ratio is None:
-        return f"{row.title}: {row.reason or row.result}"
-    needed = f", needed {1 + state.contract.evaluation.min_gain:.2f}" if state.contract else ""
     where = " on held-out" if is_held_out else ""
-    ends = interval(ratio.low, ratio.high)
-    return f"{row.title}: {ratio.value:.2f} against the champion {ends}{needed}{where}"
+    found = attempt.holdout if is_held_out else attempt.evaluation
+    ratio = found.measurement.ratio if found and found.measurement else None
+    rules = state.contract.evaluation if state.contract else None
+    if found is None or ratio is None or rules is None:
+        return f"{row.title}: {row.reason or row.result}"
+    needed = 1 + rules.min_gain
+    if ratio.low < needed:
+        low = score(ratio.low)
+        if low == score(needed):
+            low = f"{ratio.low:.4f}"
+        return f"{row.title}: low end {low} against the champion, needed {floor(needed)}{where}"
+    failed = next((check for check in found.checks if not check.passed), None)
+    if failed is None:
+        return f"{row.title}: {row.reason or row.result}{where}"
+    return f"{row.title}: {failed.name} {plain(failed.actual)}, needed {failed.expected}{where}"
 
 
 def _unscored(row: AttemptRow, view: View) -> str:
@@ -204,6 +228,8 @@ def _unscored(row: AttemptRow, view: View) -> str:
     count = sum(1 for each in view.attempts if each.hypothesis_id == row.hypothesis_id)
     if word == "timeout" and count > 1:
         return f"{({2: 'two', 3: 'three'}).get(count, count)} timeouts"
+    if word == "crash" and row.log:
+        return f"{row.reason}, {row.log}"
     return _NO_SCORE_AS.get(word, word)
 
 
@@ -296,6 +322,7 @@ def summary_document(ending: Ending) -> dict[str, Any]:
                 "holdout": row.held.value if row.held else None,
                 "result": row.result,
                 "reason": row.reason,
+                "log": row.log or None,
             }
             for row in view.attempts
         ],

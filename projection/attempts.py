@@ -4,16 +4,14 @@ from typing import Any
 
 from contracts import records
 from contracts.replay_state import AttemptState, GoalState
-from contracts.text import NONE, cut, inert
+from contracts.text import NONE, cut, inert, plain, score, with_interval
 from projection.rows import AttemptRow, attempt_row
 from projection.view import View
 
 
 def spread_text(found: records.Spread | None, unit: str = "") -> str:
     """Give a number with its interval, or `none`."""
-    if found is None:
-        return NONE
-    return f"{found.value:.2f}{unit} [{found.low:.2f}, {found.high:.2f}]"
+    return with_interval(found.value, found.low, found.high, unit) if found else NONE
 
 
 def spread_json(found: records.Spread | None) -> dict[str, Any] | None:
@@ -43,6 +41,7 @@ def row_json(row: AttemptRow) -> dict[str, Any]:
         "started_at": row.started_at.isoformat(),
         "replay_of": row.replay_of,
         "cost_usd": row.cost_usd,
+        "log": row.log or None,
     }
 
 
@@ -53,8 +52,8 @@ def table(view: View, *, width: int = 80) -> list[str]:
     result = max((len(inert(row.result)) for row in view.attempts), default=0)
     lines = [f"{'#':>3}  {'change':<{wide}}  {'dev':>7}  {'held':>7}  {'result':<{result}}  reason"]
     for row in view.attempts:
-        dev = f"{row.dev.value:.2f}" if row.dev else NONE
-        held = f"{row.held.value:.2f}" if row.held else NONE
+        dev = score(row.dev.value if row.dev else None)
+        held = score(row.held.value if row.held else None)
         lines.append(
             f"{row.number:>3}  {cut(inert(row.title), wide):<{wide}}  {dev:>7}  {held:>7}  "
             f"{inert(row.result):<{result}}  {inert(row.reason)}"
@@ -70,19 +69,11 @@ def _checks(checks: tuple[records.Check, ...]) -> list[str]:
     lines = [f"{'CHECK':<24}{'ACTUAL':<20}{'EXPECTED':<20}"]
     for check in checks:
         word = "pass" if check.passed else "fail"
-        actual, expected = inert(_value(check.actual)), inert(_value(check.expected))
+        actual, expected = inert(plain(check.actual)), inert(plain(check.expected))
         lines.append(
             f"{cut(inert(check.name), 22):<24}{cut(actual, 18):<20}{cut(expected, 18):<20}{word}"
         )
     return [line.rstrip() for line in lines]
-
-
-def _value(value: object) -> str:
-    if value is None:
-        return NONE
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def detail(state: GoalState, attempt: AttemptState, *, unit: str) -> list[str]:
@@ -96,6 +87,7 @@ def detail(state: GoalState, attempt: AttemptState, *, unit: str) -> list[str]:
         f"branch     {inert(row.branch)}",
         f"commit     {row.commit[:12] or NONE}, base {row.base_commit[:12]}",
         f"boundary   {_boundary(row)}",
+        *_ended(attempt),
         "",
         f"dev        {spread_text(row.dev, unit)}",
         f"against    {spread_text(row.against)}  (the champion of the time)",
@@ -114,8 +106,23 @@ def detail(state: GoalState, attempt: AttemptState, *, unit: str) -> list[str]:
         if checks := _checks(found):
             lines += ["", f"checks of {head}", *checks]
     if row.commit:
-        lines += ["", f"next       labmates attempt show {row.number} --diff"]
+        option = "--log" if row.log else "--diff"
+        lines += ["", f"next       labmates attempt show {row.number} {option}"]
     return [cut(line, 80).rstrip() for line in lines]
+
+
+def _ended(attempt: AttemptState) -> list[str]:
+    """Say how the dev measurement's last process ended, and which log it wrote."""
+    manifest = attempt.evaluation.measurement.manifest if attempt.evaluation else None
+    if manifest is None:
+        return []
+    ends = [NONE if manifest.exit_code is None else str(manifest.exit_code)]
+    if manifest.signal is not None:
+        ends.append(f"signal {manifest.signal}")
+    if manifest.ended_by not in {"exit", "signal"}:
+        ends.append(f"ended by {inert(manifest.ended_by)}")
+    lines = [f"exit_code  {', '.join(ends)}"]
+    return [*lines, f"log        {inert(manifest.log_ref)}"] if manifest.log_ref else lines
 
 
 def _boundary(row: AttemptRow) -> str:

@@ -4,7 +4,7 @@ from typing import Any
 
 from contracts.records import Spread
 from contracts.replay_state import GoalState
-from contracts.text import NONE, inert
+from contracts.text import NONE, inert, score
 from projection.attempts import row_json, spread_text
 from projection.rows import attempt_row
 from projection.view import View, promoted_attempts
@@ -36,7 +36,7 @@ def champion_lines(state: GoalState, view: View) -> list[str]:
         return [f"No change was promoted yet; the champion is the base, {base}."]
     row = attempt_row(state, kept[-1])
     base = state.contract.base_commit[:12] if state.contract else NONE
-    goal = NONE if view.target is None else f"{view.target:.2f}{view.unit}"
+    goal = score(view.target, view.unit)
     met = "" if view.target is None else (", reached" if view.target_met else ", not reached")
     steps = ", ".join(
         f"{each.hypothesis_id} {spread_text(_decided(state, each.number), view.unit)}"

@@ -1,10 +1,10 @@
 """The graph for eyes: Mermaid text, and the lineage as text for terminals."""
 
 from contracts.replay_state import GoalState, ItemState
-from contracts.text import cut, inert
+from contracts.text import cut, inert, score
 from contracts.words import State
 from projection.fold import Graph
-from projection.rows import AttemptRow, attempt_row
+from projection.rows import AttemptRow, attempt_row, ending
 
 _SHAPES = {
     "contract": ("[[", "]]"),
@@ -64,7 +64,7 @@ def _branch(
     last: bool,
 ) -> list[str]:
     title = inert(item.hypothesis.title) if item.hypothesis else "none"
-    end = f", {item.end_reason}" if item.end_reason and item.state == State.RETIRED else ""
+    end = f", {inert(ending(state, item))}" if item.state == State.RETIRED else ""
     lines = [f"{indent}{'`-' if last else '|-'} {item.hypothesis_id}  {title}  {item.state}{end}"]
     inner = f"{indent}{'   ' if last else '|  '}"
     below = children.get(item.hypothesis_id, [])
@@ -79,6 +79,6 @@ def _branch(
 
 
 def _numbers(row: AttemptRow) -> str:
-    dev = f"{row.dev.value:.2f}" if row.dev else "none"
-    held = f"{row.held.value:.2f}" if row.held else "none"
-    return f"#{row.number:<3} dev {dev:>6}  held {held:>6}  {inert(row.result)}"
+    dev = score(row.dev.value if row.dev else None)
+    held = score(row.held.value if row.held else None)
+    return f"#{row.number:<3} dev {dev:>7}  held {held:>7}  {inert(row.result)}"

@@ -14,6 +14,7 @@ from contracts import events as ev
 from contracts import records
 from contracts.replay_state import AttemptState, GoalState, ItemState
 from contracts.words import STATUS_OF_STATE, Split, State
+from projection.rows import ending
 
 NODE_KINDS = (
     "contract",
@@ -138,7 +139,11 @@ def _parts(state: GoalState) -> Iterator[Node | Edge]:
             "gate",
             gate.opened_revision,
             gate.gate.question,
-            {"gate_kind": gate.kind, "verdict": verdict},
+            {
+                "gate_kind": gate.kind,
+                "verdict": verdict,
+                "reason": (gate.decision.reason or None) if gate.decision else None,
+            },
         )
         yield Edge("blocks", gate.gate_id, gate.todo_id)
     yield from _endings(state)
@@ -282,7 +287,7 @@ def _endings(state: GoalState) -> Iterator[Node | Edge]:
             name,
             "decision",
             item.ended_revision,
-            f"{item.state}, {item.end_reason}",
+            f"{item.state}, {ending(state, item)}",
             {
                 "outcome": item.state,
                 "reason": item.end_reason,

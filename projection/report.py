@@ -1,10 +1,11 @@
 """The report and the audit trail, as text: pure over the replayed goal and its verification."""
 
+from contracts.labels import CONTRADICTING
 from contracts.replay_state import AttemptState, GoalState, ItemState
-from contracts.text import NONE, duration, inert
+from contracts.text import NONE, duration, inert, score
 from contracts.words import Phase, State
 from projection.attempts import spread_text
-from projection.rows import KEPT, AttemptRow
+from projection.rows import KEPT, REFUTED, AttemptRow, ending
 from projection.verify import Verification
 from projection.view import View
 
@@ -18,7 +19,7 @@ def _cell(text: object) -> str:
 
 def headline(view: View) -> str:
     """Say the result in one sentence."""
-    goal = f"target {view.target:.2f}{view.unit}" if view.target is not None else "no target"
+    goal = f"target {score(view.target, view.unit)}" if view.target is not None else "no target"
     if view.best is None:
         return f"{view.phase or 'unapproved'}: nothing was accepted yet; {goal}."
     found = spread_text(view.best.spread, view.unit)
@@ -30,12 +31,12 @@ def missing(view: View) -> str:
     if view.target_met or view.target is None:
         return "nothing; the target is met" if view.target is not None else "no target was set"
     if view.best is None:
-        return f"all of {view.target:.2f}{view.unit}; nothing was accepted"
+        return f"all of {score(view.target, view.unit)}; nothing was accepted"
     gap = abs(view.target - view.best.spread.value)
     by_low = view.best.spread.value >= view.target
     if by_low:
-        return f"the low end of the interval has not reached {view.target:.2f}{view.unit}"
-    return f"{gap:.2f}{view.unit} of {view.target:.2f}{view.unit}"
+        return f"the low end of the interval has not reached {score(view.target, view.unit)}"
+    return f"{score(gap, view.unit)} of {score(view.target, view.unit)}"
 
 
 def _attempt_table(view: View) -> list[str]:
@@ -46,10 +47,14 @@ def _attempt_table(view: View) -> list[str]:
     lines += [
         f"| {row.number} | {row.hypothesis_id} | {_cell(row.title)} "
         f"| {spread_text(row.dev, view.unit)} | {spread_text(row.against)} "
-        f"| {spread_text(row.held, view.unit)} | {_cell(row.result)} | {_cell(row.reason)} |"
+        f"| {spread_text(row.held, view.unit)} | {_cell(row.result)} | {_cell(_why(row))} |"
         for row in view.attempts
     ]
     return lines
+
+
+def _why(row: AttemptRow) -> str:
+    return f"{row.reason}; log {row.log}" if row.log else row.reason
 
 
 def _signers(state: GoalState, item: ItemState) -> str:
@@ -66,21 +71,29 @@ def _endings(state: GoalState) -> list[str]:
         if item.terminal:
             title = item.hypothesis.title if item.hypothesis else ""
             lines.append(
-                f"| {item.hypothesis_id} | {_cell(title)} | {item.state} | {item.end_reason} "
+                f"| {item.hypothesis_id} | {_cell(title)} | {item.state} | {_cell(ending(state, item))} "
                 f"| {_cell(_signers(state, item))} |"
             )
     return lines
 
 
 def _negative(view: View) -> list[str]:
-    found = [row for row in view.attempts if row.result.startswith("refuted")]
+    found = [
+        row
+        for row in view.attempts
+        if row.result.startswith(REFUTED) or row.verdict in CONTRADICTING
+    ]
     if not found:
         return ["None."]
     return [
         f"- {row.hypothesis_id} {_cell(row.title)} ({_cell(row.family)}), attempt {row.number}: "
-        f"{_cell(row.result)}; {_cell(row.reason)}"
+        f"{_cell(_refuted(row))}; {_cell(row.reason)}"
         for row in found
     ]
+
+
+def _refuted(row: AttemptRow) -> str:
+    return row.result if row.result.startswith(REFUTED) else f"{row.verdict}, then {row.result}"
 
 
 def _boundary(view: View) -> str:
@@ -158,7 +171,7 @@ def research(state: GoalState, view: View) -> str:
     contract = state.contract
     lines = [f"# Research on {view.goal_id}", ""]
     if contract is not None:
-        target = NONE if view.target is None else f"{view.target:.2f}{view.unit}"
+        target = score(view.target, view.unit)
         lines += [
             f"- objective: {_cell(view.objective)}",
             f"- editable: {_cell(', '.join(contract.context.editable))}",

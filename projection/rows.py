@@ -6,9 +6,11 @@ from datetime import datetime
 from contracts import records
 from contracts.labels import CONTRADICTING
 from contracts.replay_state import AttemptState, GoalState, ItemState
-from contracts.words import EvalStatus, MetricStatus, State, Verdict
+from contracts.text import with_interval
+from contracts.words import EndReason, EvalStatus, MetricStatus, State, StopReason, Verdict
 
 KEPT, REFUTED, NO_GAIN, RUNNING = "kept", "refuted", "no gain", "running"
+REJECTED = "rejected"
 _SHORT = {"base_conflict": "conflict", "out_of_memory": "memory", "lease_expired": "lease"}
 
 
@@ -22,6 +24,7 @@ class AttemptRow:
         against: The paired ratio to the champion of the time, on the dev split.
         result: The word for people: `kept`, `refuted, wrong`, `timeout, 1 left`, ...
         reason: What decided, in one short text.
+        log: Name of the log that tells more, where an attempt has no score.
         state: The item's state where this is its attempt of now, else how the attempt ended.
     """
 
@@ -44,6 +47,7 @@ class AttemptRow:
     started_at: datetime
     replay_of: int | None
     cost_usd: float
+    log: str = ""
 
 
 def scored_spread(found: records.Measurement | None) -> records.Spread | None:
@@ -86,6 +90,8 @@ def _result(state: GoalState, attempt: AttemptState, item: ItemState) -> str:  #
     latest = item.attempts[-1] == attempt.number
     if any(champion.attempt == attempt.number for champion in state.champions):
         return KEPT
+    if latest and is_rejected(item):
+        return REJECTED
     if attempt.stop_reason or (evaluation and evaluation.verdict == Verdict.UNSCORED):
         return _unscored_result(state, attempt, item)
     if evaluation is None:
@@ -114,17 +120,64 @@ def _held_out_result(attempt: AttemptState) -> str:
     return f"{REFUTED}, held-out" if refuted else f"{NO_GAIN}, held-out"
 
 
-def _reason(attempt: AttemptState) -> str:
+def is_rejected(item: ItemState) -> bool:
+    """Tell whether a person's no ended the item."""
+    return item.state == State.RETIRED and item.end_reason == EndReason.OPERATOR_REJECTED
+
+
+def rejection(state: GoalState, item: ItemState) -> str:
+    """Give the reason of the gate that was rejected."""
+    reasons = [
+        gate.decision.reason
+        for gate in state.gates.values()
+        if gate.todo_id == item.todo_id and gate.decision and gate.decision.verdict == "rejected"
+    ]
+    return reasons[-1] if reasons and reasons[-1] else "a person refused it"
+
+
+def ending(state: GoalState, item: ItemState) -> str:
+    """Say why an item ended, a rejection with its reason; empty while it has not."""
+    if is_rejected(item):
+        return f"{REJECTED}: {rejection(state, item)}"
+    return str(item.end_reason or "")
+
+
+def crash_cause(attempt: AttemptState) -> str:
+    """Say how a measurement that crashed ended, as `crash, exit code 1`; empty if none did."""
     evaluation = attempt.evaluation
+    if evaluation is None or evaluation.stop_reason != StopReason.CRASH:
+        return ""
+    manifest = evaluation.measurement.manifest
+    if manifest is None:
+        return ""
+    if manifest.signal is not None:
+        return f"crash, signal {manifest.signal}"
+    return f"crash, exit code {manifest.exit_code}" if manifest.exit_code else ""
+
+
+def _log(attempt: AttemptState) -> str:
+    evaluation = attempt.evaluation
+    if evaluation is None or evaluation.verdict != Verdict.UNSCORED:
+        return ""
+    manifest = evaluation.measurement.manifest
+    return (manifest.log_ref or "") if manifest else ""
+
+
+def _reason(state: GoalState, attempt: AttemptState, item: ItemState) -> str:
+    evaluation = attempt.evaluation
+    if is_rejected(item) and item.attempts[-1] == attempt.number:
+        return rejection(state, item)
     if evaluation is None:
         return attempt.retry.detail if attempt.retry else str(attempt.stop_reason or "")
+    if cause := crash_cause(attempt):
+        return cause
     if evaluation.failure:
         return evaluation.failure
     measured = evaluation.measurement
     if measured.label:
         return measured.label
     gain = measured.ratio or measured.difference
-    return f"{gain.value:.2f} [{gain.low:.2f}, {gain.high:.2f}]" if gain else ""
+    return with_interval(gain.value, gain.low, gain.high) if gain else ""
 
 
 def attempt_row(state: GoalState, attempt: AttemptState) -> AttemptRow:
@@ -151,7 +204,7 @@ def attempt_row(state: GoalState, attempt: AttemptState) -> AttemptRow:
         held=scored_spread(attempt.holdout.measurement if attempt.holdout else None),
         against=measured.ratio if measured else None,
         result=_result(state, attempt, item),
-        reason=_reason(attempt),
+        reason=_reason(state, attempt, item),
         state=item.state if item.attempts[-1] == attempt.number else attempt.outcome,
         verdict=str(evaluation.verdict) if evaluation else "",
         commit=evidence.code_ref if evidence else "",
@@ -161,4 +214,5 @@ def attempt_row(state: GoalState, attempt: AttemptState) -> AttemptRow:
         started_at=attempt.started_at,
         replay_of=replayed,
         cost_usd=attempt.cost_usd,
+        log=_log(attempt),
     )

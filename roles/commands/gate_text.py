@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from contracts.errors import RecordsError
 from contracts.records import Check, Evaluation, Holdout, Measurement
 from contracts.store.reader import Reader
-from contracts.text import NONE, duration, ends, fact, inert, interval, score, table
+from contracts.text import NONE, duration, ends, fact, inert, interval, plain, score, table
 from contracts.words import Stream
 from roles.commands.shown_gate import ShownGate
 from roles.goal.goals import contract_of
@@ -124,8 +124,8 @@ def _numbers(
         shown = [
             (
                 inert(check.name),
-                inert(check.actual),
-                inert(check.expected),
+                inert(plain(check.actual)),
+                inert(plain(check.expected)),
                 "pass" if check.passed else "fail",
             )
             for check in checks

@@ -27,7 +27,9 @@ _OVER = ("done", "escalate")
 @click.option("--watch", is_flag=True, help="Stay, and show what changes; Ctrl-C ends it.")
 @goal_options
 def status(goal_id: str, store: str, *, watch: bool, as_json: bool) -> int:
-    """Phase, lanes, frontier, budget, gates that wait for you, best result. Always exits 0.
+    """Phase, lanes, frontier, budget, gates that wait for you, best result.
+
+    Exits 0 in every state of a goal, 2 where there is no goal.
 
     \b
     Examples:

@@ -3,11 +3,15 @@
 from datetime import datetime
 from typing import Any
 
-from contracts.text import NONE, cut, duration, ends, fact, inert, interval, score, table
+from contracts.text import NONE, cut, duration, ends, fact, inert, score, table, with_interval
 from quota.budget import cost_text
 
 _LABEL = 15
 _WIDE = 120
+_OVER = {
+    "done": "goal_done, nothing is left to resume",
+    "escalate": "goal_escalated, nothing is left to resume",
+}
 
 
 def status_text(document: dict[str, Any], *, width: int = 80) -> str:
@@ -19,15 +23,16 @@ def status_text(document: dict[str, Any], *, width: int = 80) -> str:
     if document["records"]:
         lines += _fact("Records", f"{inert(document['records'])}; labmates verify", width)
     if document["paused"] is not None:
-        lines += _fact("Paused", f"{inert(document['paused'])}; labmates resume", width)
+        then = _OVER.get(document["phase"], "labmates resume")
+        lines += _fact("Paused", f"{inert(document['paused'])}; {then}", width)
     for position, gate in enumerate(document["gates"]):
         lines += _gate(gate, unit, width, first=position == 0)
     lines += ["", *_lanes(document["lanes"], width), "", *_frontier(document, width), ""]
     lines += _budget(document["budget"])
     lanes = document["lanes"]
     if lanes and all(lane["state"] == "down" for lane in lanes):
-        over = document["phase"] in {"done", "escalate"}
-        lines += ["", "Read it: labmates report" if over else "Start them: labmates up"]
+        is_over = document["phase"] in _OVER
+        lines += ["", "Read it: labmates report" if is_over else "Start them: labmates up"]
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
@@ -36,10 +41,7 @@ def _fact(label: str, text: str, width: int) -> list[str]:
 
 
 def _value(found: dict[str, Any], unit: str) -> str:
-    shown = score(found["value"], unit)
-    if found["low"] is None or found["high"] is None:
-        return shown
-    return f"{shown} {interval(found['low'], found['high'])}"
+    return with_interval(found["value"], found["low"], found["high"], unit)
 
 
 def _best(document: dict[str, Any], unit: str) -> str:

@@ -59,10 +59,14 @@ def require_clean(git: Git) -> None:
         lines.append(f"and {len(dirty) - 10} more")
     message = f"{shown(git.repo)} has changes that are not committed"
     why = "every attempt starts from a commit; these would be missing in it"
+    # `commit -a` leaves untracked files out, and the tree would be dirty again.
+    commit = [["git", "commit", "-am", "before labmates"]]
+    if any(mark.startswith("?") for mark, _ in dirty):
+        commit = [["git", "add", "-A"], ["git", "commit", "-m", "before labmates"]]
     raise PreconditionError(
         message,
         facts={"files": "\n".join(lines), "why": why},
-        mend=[["git", "commit", "-am", "before labmates"], ["git", "stash", "-u"]],
+        mend=[*commit, ["git", "stash", "-u"]],
     )
 
 

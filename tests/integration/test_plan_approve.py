@@ -34,6 +34,7 @@ from roles.goal.goals import (
 from roles.workspace.git import Git
 from tests.contracts_on_disk import CONTRACT, changed, make_project
 from tests.integration.roles.repositories import commit_files, snapshot, write
+from tests.tiny import git
 
 
 @pytest.fixture
@@ -124,6 +125,19 @@ def test_a_dirty_repository_is_exit_code_5_and_the_mend_works(
     assert (code, found["error"]["code"]) == (5, "precondition")
     assert found["error"]["mend"][0] == ["git", "commit", "-am", "before labmates"]
     commit_files(project, {})
+    assert say(capsys, "plan")[0] == 0
+
+
+def test_the_mend_of_a_repository_with_new_files_leaves_it_clean(
+    project: Git, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(project.repo, {"solution.py": "x = 2\n", "new.txt": "new\n"})
+    code, found = say_json(capsys, "plan")
+    assert code == 5
+    mend = found["error"]["mend"]
+    assert mend[:2] == [["git", "add", "-A"], ["git", "commit", "-m", "before labmates"]]
+    for argv in mend[:2]:
+        git(project.repo, *argv[1:])
     assert say(capsys, "plan")[0] == 0
 
 

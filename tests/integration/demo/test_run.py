@@ -100,7 +100,7 @@ def test_a_run_ends_with_what_was_kept_and_refuted_and_a_second_one_is_a_new_goa
     shown = "\n".join(summary)
     assert "  kept       2   double 2.0" in shown
     assert "  refuted    3   worse (slower), wrong (wrong answers), boundary (boundary)" in shown
-    assert "  no gain    1   same: 1.0" in shown
+    assert "  no gain    1   same: low end 1.0" in shown
     assert "  no score   1   hang (two timeouts)" in shown
     assert "clean in all promoted; 1 edit refused (bench.py is protected)" in shown
     assert "  See it     labmates champion diff   branch labmates/tiny-1/champion, " in shown

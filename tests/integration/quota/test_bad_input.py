@@ -118,4 +118,4 @@ def test_several_goals_are_listed_when_none_is_named(
 def test_an_empty_store_is_started_and_says_what_to_do() -> None:
     done = run("quota", "should-run", "--agent-id", "executor-1", code=2)
     assert done.stderr.startswith("labmates: there is no goal in this store yet\n")
-    assert "labmates demo --execute" in done.stderr
+    assert "labmates demo --execute --headless\n" in done.stderr

@@ -1,12 +1,28 @@
 """Text for people: inert data, durations, columns, budgets."""
 
 import json
+import math
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contracts.text import LABEL_WIDTH, cut, duration, ends, fact, facts, inert, table, wrapped
+from contracts.text import (
+    LABEL_WIDTH,
+    cut,
+    duration,
+    ends,
+    fact,
+    facts,
+    floor,
+    inert,
+    interval,
+    plain,
+    score,
+    table,
+    with_interval,
+    wrapped,
+)
 from quota.budget import exhausted, line
 from quota.cold import to_json
 from quota.document import iso
@@ -47,6 +63,68 @@ def test_controls_are_shown_as_escapes() -> None:
 )
 def test_spans_read_as_on_the_terminal_page(seconds: float, shown: str) -> None:
     assert duration(seconds) == shown
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (None, "none"),
+        (float("nan"), "none"),
+        (float("inf"), "none"),
+        (0.0, "0.00"),
+        (6.743, "6.74"),
+        (-0.5, "-0.50"),
+        (0.1, "0.10"),
+        (0.09996, "0.100"),
+        (0.0012345, "0.00123"),
+        (-0.001, "-0.00100"),
+        (1.5e-9, "1.50e-09"),
+        (1234567.891, "1234567.89"),
+        (1e300, "1.00e+300"),
+    ],
+)
+def test_a_score_has_two_decimals_or_three_digits_that_say_something(
+    value: float | None, shown: str
+) -> None:
+    assert score(value) == shown
+
+
+@given(st.floats(-1e300, 1e300) | st.sampled_from((None, math.nan, math.inf, -math.inf)))
+def test_no_number_is_ever_shown_as_nan_or_as_zero(value: float | None) -> None:
+    text = score(value, "s")
+    assert "nan" not in text
+    assert "inf" not in text
+    if value is not None and math.isfinite(value):
+        shown = float(text.removesuffix("s"))
+        assert shown == pytest.approx(value, rel=0.05, abs=5e-324)
+
+
+def test_an_interval_has_the_digits_of_its_ends() -> None:
+    assert interval(6.37, 7.35) == "[6.37, 7.35]"
+    assert interval(0.00098, 0.00102) == "[0.000980, 0.00102]"
+    assert with_interval(0.001, 0.00098, 0.00102, "s") == "0.00100s [0.000980, 0.00102]"
+    assert with_interval(None, 1.0, 2.0) == "none"
+    assert with_interval(6.7, None, None, "x") == "6.70x"
+
+
+def test_what_is_asked_for_keeps_the_digits_it_was_written_with() -> None:
+    assert [floor(1 + gain) for gain in (0.05, 0.0, 0.1, 0.001)] == [
+        "1.05",
+        "1.00",
+        "1.10",
+        "1.001",
+    ]
+
+
+def test_the_values_of_checks_read_as_in_the_records() -> None:
+    given_values = (None, True, 0.00098765, 12, ">= 1.05")
+    assert [plain(value) for value in given_values] == [
+        "none",
+        "true",
+        "0.0009877",
+        "12",
+        ">= 1.05",
+    ]
 
 
 @given(st.text("ab ", max_size=200), st.integers(5, 40))

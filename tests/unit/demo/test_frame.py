@@ -174,3 +174,17 @@ def test_a_repeated_attempt_says_so_within_its_column() -> None:
         "block minima",
         "block minima (2)",
     ]
+
+
+def test_a_small_score_keeps_its_digits_in_the_frame() -> None:
+    first = row(1, "a title that is long", 0.00123, 0.00456, "kept")
+    lines = plain(replace(VIEW, unit="s", attempts=(first,)))
+    assert " a title that...0.00123  " in lines[4].replace(" 1 ", " ")
+    assert "0.00456  kept" in lines[4]
+    assert all(len(line) <= 80 for line in lines)
+
+
+def test_the_wide_frame_gives_the_reason_of_a_rejection() -> None:
+    first = replace(row(1, "product", 2.44, 2.39, "rejected"), reason="too complex")
+    lines = plain(replace(VIEW, attempts=(first,)), width=120)
+    assert lines[4].endswith("rejected             too complex")
