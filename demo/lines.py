@@ -4,7 +4,7 @@ from contracts import events as ev
 from contracts.labels import CONTRADICTING
 from contracts.records import Measurement, Spread
 from contracts.replay_state import GoalState, ItemState
-from contracts.text import inert, interval, score
+from contracts.text import inert, score, with_interval
 from contracts.words import EndReason, State
 from demo.watch import clock
 
@@ -30,7 +30,7 @@ def event_line(state: GoalState, event: ev.AnyEvent) -> str | None:
 
 def spread(found: Spread | None) -> str:
     """Give a number with its interval, or `none`."""
-    return "none" if found is None else f"{found.value:.2f} {interval(found.low, found.high)}"
+    return "none" if found is None else with_interval(found.value, found.low, found.high)
 
 
 def sentence(state: GoalState, event: ev.AnyEvent) -> str | None:  # noqa: PLR0911, PLR0912 - a table

@@ -1,6 +1,6 @@
 """What `verify` found, as text."""
 
-from contracts.text import NONE, inert
+from contracts.text import NONE, inert, score, with_interval
 from contracts.words import Phase
 from projection.derived import Finding
 from projection.verify import Verification
@@ -14,9 +14,9 @@ def verification_lines(found: Verification) -> list[str]:
         return _contradictions(found)
     word = "done" if found.phase == Phase.DONE else f"not done ({phase})"
     best = stats["best"]
-    number = (
-        NONE if best is None else f"{best:.2f} [{stats['best_low']:.2f}, {stats['best_high']:.2f}]"
-    )
+    number = NONE
+    if best is not None:
+        number = with_interval(best, stats["best_low"], stats["best_high"])
     counted = ", ".join(
         f"{stats[name]} {name}" for name in ("hypotheses", "attempts", "promoted", "retired")
     )
@@ -39,7 +39,7 @@ def verification_lines(found: Verification) -> list[str]:
 
 def _finding(each: Finding) -> str:
     actual = NONE if each.actual is None else each.actual
-    shown = f"{actual:.2f}" if isinstance(actual, float) else str(actual)
+    shown = score(actual) if isinstance(actual, float) else str(actual)
     word = "pass" if each.passed else "fail"
     return f"{each.name:<10} {shown}, expected {each.expected}: {word}"
 

@@ -158,7 +158,7 @@ class Rounds:
         if isinstance(found, NoScore):
             return _no_score(found, process)
         if not process.ok:
-            return Round(None, StopReason.CRASH, f"exit code {process.exit_code}", process)
+            return Round(None, StopReason.CRASH, f"crash, exit code {process.exit_code}", process)
         if found.passed is False:
             return Round(None, "wrong", found.label or "failed", process)
         bounds = self.contract.evaluation.bounds
@@ -243,8 +243,10 @@ def _no_score(found: NoScore, process: ProcessOutcome) -> Round:
     label = found.label or "no score"
     if label.startswith("timeout"):
         return Round(None, StopReason.TIMEOUT, label, process)
-    if label.startswith("crash") or not (process.ok or found.said):
+    if label.startswith("crash"):
         return Round(None, StopReason.CRASH, label, process)
+    if not (process.ok or found.said):
+        return Round(None, StopReason.CRASH, f"crash, exit code {process.exit_code}", process)
     if found.said:
         return Round(None, "wrong", label, process)
     return Round(None, StopReason.PARSE_ERROR, f"{label} {found.detail}".strip()[:120], process)

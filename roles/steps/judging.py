@@ -17,6 +17,7 @@ from contracts.events import (
     EvidenceRecorded,
     HypothesisAdded,
 )
+from contracts.text import with_interval
 from contracts.words import (
     Direction,
     EvalStatus,
@@ -176,7 +177,7 @@ def _verdict(measured: Measured) -> tuple[Verdict, str | None, StopReason | None
         return Verdict.UNSCORED, measurement.label, measured.failure
     verdict = _VERDICTS[measurement.primary_metric_status]
     gain = measurement.ratio or measurement.difference
-    text = f"{gain.value:.2f} [{gain.low:.2f}, {gain.high:.2f}]" if gain else None
+    text = with_interval(gain.value, gain.low, gain.high) if gain else None
     return verdict, None if verdict is Verdict.IMPROVED else text, None
 
 
@@ -202,19 +203,24 @@ def number_checks(lane: Lane, measured: Measured) -> list[records.Check]:
     if measurement.ratio is not None:
         floor = round(1 + evaluation.min_gain, 6)
         low = measurement.ratio.low
-        checks.append(_check("gain_low95", round(low, 4), f">= {floor:g}", passed=low >= floor))
+        checks.append(_check("gain_low95", _digits(low), f">= {floor:g}", passed=low >= floor))
     if measurement.difference is not None and (measurement.ratio is None or evaluation.min_delta):
         low = measurement.difference.low
         floor = evaluation.min_delta
-        checks.append(_check("delta_low95", round(low, 6), f">= {floor:g}", passed=low >= floor))
+        checks.append(_check("delta_low95", _digits(low), f">= {floor:g}", passed=low >= floor))
     if evaluation.max_relative_spread is not None and measurement.spread.value:
         spread = measurement.spread
         width = (spread.high - spread.low) / abs(spread.value)
         limit = evaluation.max_relative_spread
         checks.append(
-            _check("relative_spread", round(width, 4), f"<= {limit:g}", passed=width <= limit)
+            _check("relative_spread", _digits(width), f"<= {limit:g}", passed=width <= limit)
         )
     return checks
+
+
+def _digits(number: float) -> float:
+    """Keep six significant digits: enough to compare, few enough to read."""
+    return float(f"{number:.6g}")
 
 
 def _check(name: str, actual: object, expected: object, *, passed: bool) -> records.Check:
