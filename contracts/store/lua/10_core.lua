@@ -291,35 +291,36 @@ local function open(prefix)
   return c
 end
 
+-- Gives what `fn` answers and true, or its refusal and false; any other error goes on.
+local function attempt(fn)
+  local ok, answer = pcall(fn)
+  if ok then
+    return answer, true
+  elseif type(answer) == 'table' and answer.refused then
+    return answer.refused, false
+  end
+  error(answer)
+end
+
 -- Runs `fn(c, a)`; commits what it changed, once per operation id.
 local function writing(fn)
   return function(keys, args)
     local a = kv(args)
     local c = open(keys[1])
-    local who = a.agent or ''
-    local ops = hash(c, c.p .. ':agent:' .. who)
+    local ops = hash(c, c.p .. ':agent:' .. (a.agent or ''))
     if a.op and a.op ~= '' and ops.v.op == a.op then
       return cjson.decode(ops.v.answer)
     end
-    local ok, answer = pcall(fn, c, a)
-    if not ok then
-      if type(answer) == 'table' and answer.refused then
-        return answer.refused
-      end
-      error(answer)
+    local answer, done = attempt(function() return fn(c, a) end)
+    if not done then
+      return answer
     end
     -- A call without events changed nothing that a second run would change again.
     if a.op and a.op ~= '' and #c.events > 0 then
       set(ops, 'op', a.op)
       set(ops, 'answer', cjson.encode(answer))
     end
-    ok, answer = pcall(function() commit(c) return answer end)
-    if not ok then
-      if type(answer) == 'table' and answer.refused then
-        return answer.refused
-      end
-      error(answer)
-    end
+    answer = attempt(function() commit(c) return answer end)
     return answer
   end
 end
@@ -327,13 +328,7 @@ end
 local function reading(fn)
   return function(keys, args)
     local c = open(keys[1])
-    local ok, answer = pcall(fn, c, kv(args))
-    if not ok then
-      if type(answer) == 'table' and answer.refused then
-        return answer.refused
-      end
-      error(answer)
-    end
+    local answer = attempt(function() return fn(c, kv(args)) end)
     return answer
   end
 end
