@@ -3,19 +3,12 @@
 import re
 import secrets
 import time
-from typing import Annotated, NewType
+from typing import Annotated
 
 from pydantic import StringConstraints
 
-GoalId = NewType("GoalId", str)
-AgentId = NewType("AgentId", str)
-TodoId = NewType("TodoId", str)
-HypothesisId = NewType("HypothesisId", str)
-GateId = NewType("GateId", str)
-
 GOAL_ID_PATTERN = r"^[a-z0-9][a-z0-9_-]{0,62}$"
 AGENT_ID_PATTERN = r"^[a-z0-9][a-z0-9_-]{0,62}$"
-TODO_ID_PATTERN = r"^todo_[a-z0-9_]{1,40}$"
 HYPOTHESIS_ID_PATTERN = r"^hyp_[0-9]{3,9}$"
 
 GoalIdField = Annotated[str, StringConstraints(pattern=GOAL_ID_PATTERN)]

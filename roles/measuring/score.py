@@ -21,8 +21,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NoReturn
 
-from roles.processes.process import EndedBy, ProcessOutcome
-
 MARK = "labmates: "
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])")
 _BLANK = re.compile(r"[ \t\r\n\f\v]+")
@@ -74,21 +72,6 @@ class NoScore:
 
 class _OddJsonError(ValueError):
     """JSON that Python reads and that is no score."""
-
-
-def score_of(outcome: ProcessOutcome, result_file: str | None, channel: Channel) -> Score | NoScore:
-    """Read the score of a finished command; one that did not end well has none.
-
-    A command that wrote `"pass": false` is heard whatever its exit code.
-    """
-    found = parse_score(outcome.stdout, result_file, channel)
-    if isinstance(found, NoScore) and found.said:
-        return found
-    if outcome.ended_by is not EndedBy.EXIT:
-        return NoScore(_ended(outcome), f"after {outcome.duration_s:.1f} s")
-    if outcome.exit_code != 0:
-        return NoScore(f"exit code {outcome.exit_code}", _last_line(outcome.stderr))
-    return found
 
 
 def parse_score(stdout: str, result_file: str | None, channel: Channel) -> Score | NoScore:
@@ -195,17 +178,6 @@ def _whole(text: str) -> int:
         msg = f"{_short(text)} is not finite"
         raise _OddJsonError(msg)
     return int(text)
-
-
-def _ended(outcome: ProcessOutcome) -> str:
-    if outcome.ended_by is EndedBy.SIGNAL:
-        return f"signal {outcome.signal}"
-    return outcome.ended_by.value
-
-
-def _last_line(text: str) -> str:
-    lines = text.strip().splitlines()
-    return _short(lines[-1]) if lines else ""
 
 
 def _json(value: object) -> str:

@@ -184,12 +184,6 @@ class Git:
         found = self.line("rev-list", "--parents", "-n", "1", full_id(commit), "--").split()
         return found[1] if len(found) > 1 else None
 
-    def is_ancestor(self, older: str, newer: str) -> bool:
-        """Tell whether `older` is `newer` or one of its ancestors."""
-        return (
-            self.run("merge-base", "--is-ancestor", full_id(older), full_id(newer)).returncode == 0
-        )
-
     def dirty_files(self) -> list[tuple[str, str]]:
         """List what a commit of HEAD would miss: (mark, path), mark `?` for a new file.
 
@@ -229,11 +223,6 @@ class Git:
             number = -1 if size == "-" else int(size)
             found.append(TreeEntry(mode, kind, oid, os.fsdecode(path), number))
         return found
-
-    def diff_text(self, old: str, new: str) -> str:
-        """Give the difference of two commits as a patch, undecodable bytes replaced."""
-        raw = self.out("diff-tree", *_PATCH, full_id(old), full_id(new))
-        return raw.decode("utf-8", errors="replace")
 
     def diff_bytes(self, old: str, new: str) -> bytes:
         """Give the difference of two commits as a patch that `git apply` takes, binaries too."""

@@ -1,27 +1,8 @@
 """A score is a finite number that was said plainly, or there is none."""
 
-from datetime import UTC, datetime
-
 import pytest
 
-from roles.measuring.score import NoScore, Score, parse_score, score_of
-from roles.processes.process import EndedBy, ProcessOutcome
-
-
-def outcome(
-    stdout: str = "", *, exit_code: int | None = 0, ended_by: EndedBy = EndedBy.EXIT
-) -> ProcessOutcome:
-    return ProcessOutcome(
-        argv=("metric",),
-        started_at=datetime.now(UTC),
-        duration_s=1.0,
-        exit_code=exit_code,
-        signal=None,
-        ended_by=ended_by,
-        stdout=stdout,
-        stderr="Traceback\nboom",
-        output_bytes=len(stdout),
-    )
+from roles.measuring.score import NoScore, Score, parse_score
 
 
 def from_stdout(text: str) -> Score | NoScore:
@@ -157,18 +138,3 @@ def test_a_failure_that_the_command_reports_keeps_its_own_label() -> None:
     found = from_file('{"pass": false, "score": null, "label": "0/12 exact", "detail": {"n": 0}}')
     assert found == NoScore("0/12 exact", '{"n": 0}', said=True)
     assert from_file('{"pass": false, "score": 2}') == Score(2.0, passed=False)
-
-
-def test_field_case_74_a_score_of_a_command_that_failed_does_not_count() -> None:
-    assert score_of(outcome("score=0.99\n", exit_code=3), None, "stdout") == NoScore(
-        "exit code 3", "boom"
-    )
-    timed_out = outcome("0.99", exit_code=None, ended_by=EndedBy.TIMEOUT)
-    assert score_of(timed_out, None, "stdout") == NoScore("timeout", "after 1.0 s")
-    assert score_of(outcome("0.99"), None, "stdout") == Score(0.99)
-
-
-def test_a_reported_failure_is_heard_whatever_the_exit_code() -> None:
-    text = '{"pass": false, "label": "wrong"}'
-    found = score_of(outcome(exit_code=1), text, "file")
-    assert found == NoScore("wrong", "", said=True)
