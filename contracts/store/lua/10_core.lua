@@ -14,7 +14,7 @@
 --   P:agents        set     ids of the roster
 --   P:gate:<id>     hash    an operator gate
 --   P:gates         zset    gate -> revision it was opened at
---   P:texts         hash    digest of a normalized hypothesis text -> hypothesis id
+--   P:texts         hash    digest of a normalized text -> its hypothesis, or the idea that waits
 --   P:hyps          hash    hypothesis id -> todo id
 --   P:heads         hash    stream -> "<seq> <digest>"
 --   P:events:<s>    stream  the truth; nothing is ever trimmed

@@ -5,7 +5,8 @@ local ROLE_OF_CLASS = {
   confirm = 'executor', retry = 'executor', start = 'executor',
   baseline = 'evaluator', cosign_evaluator = 'evaluator', sign = 'evaluator', holdout = 'evaluator',
   classify = 'evaluator', evaluate = 'evaluator',
-  cosign_proposer = 'proposer', settle = 'proposer', propose = 'proposer',
+  cosign_proposer = 'proposer', settle = 'proposer', propose = 'proposer', idea = 'proposer',
+  successor = 'proposer',
   cosign_curator = 'curator',
 }
 
@@ -15,9 +16,14 @@ end
 
 -- Goal-wide conditions ------------------------------------------------------------------------
 
+-- The target is met by its value, and by as many held-out improvements as the contract asks for.
+local function satisfied(c)
+  return c.goal.v.target_met == '1' and num(c.goal, 'improvements') >= num(c.goal, 'improvements_required')
+end
+
 local function closed(c)
   local g = c.goal
-  return (g.v.stop == 'target' and g.v.target_met == '1')
+  return (g.v.stop == 'target' and satisfied(c))
     or num(g, 'attempts_used') >= num(g, 'max_attempts')
     or (num(g, 'deadline') > 0 and c.now >= num(g, 'deadline'))
     or (num(g, 'max_cost') > 0 and num(g, 'cost') >= num(g, 'max_cost'))
@@ -31,8 +37,9 @@ local function phase(c)
   if g.v.baseline == '' then
     return 'baseline'
   end
-  if num(g, 'live') == 0 and (closed(c) or g.v.source_open ~= '1') then
-    return g.v.target_met == '1' and 'done' or 'escalate'
+  local empty = g.v.source_open ~= '1' and g.v.successor == '' and num(g, 'ideas') == 0
+  if num(g, 'live') == 0 and (closed(c) or empty) then
+    return satisfied(c) and 'done' or 'escalate'
   end
   return 'iterate'
 end
@@ -137,7 +144,8 @@ local function free(c, i)
 end
 
 local function unsign(i)
-  for _, field in ipairs({'signed_to', 'signed_role', 'signed_by', 'signed_rev', 'signed_touched', 'decided_rev'}) do
+  for _, field in ipairs({'signed_to', 'signed_role', 'signed_by', 'signed_rev', 'signed_touched', 'decided_rev',
+    'decided_value'}) do
     set(i, field, '')
   end
 end
@@ -171,8 +179,9 @@ local function leave_lane(c, i)
   end
 end
 
-local function end_item(c, i)
+local function end_item(c, i, rev)
   leave_lane(c, i)
+  set(i, 'ended_rev', rev)
   add(c.goal, 'live', -1)
   if phase(c) == 'done' or phase(c) == 'escalate' then
     wake_all(c)

@@ -1,7 +1,7 @@
 -- The decision: what an agent may take next. One function, with effect (`claim`) and without.
 
 local ALLOWED = {
-  baseline = 'measure_baseline', propose = 'propose', settle = 'repropose_or_retire',
+  baseline = 'measure_baseline', propose = 'propose', idea = 'propose', successor = 'propose', settle = 'repropose_or_retire',
   cosign_proposer = 'cosign', cosign_evaluator = 'cosign', cosign_curator = 'cosign',
   confirm = 'confirm', retry = 'select', start = 'select', evaluate = 'evaluate',
   classify = 'classify', holdout = 'measure_holdout', sign = 'sign',
@@ -20,9 +20,12 @@ local function classes_for(c, role)
     if over then
       classes[#classes + 1] = 'retry'
       classes[#classes + 1] = 'start'
-    elseif not paused and c.goal.v.source_open == '1'
-      and zcount(c, ready_key(c, 'start')) < num(c.goal, 'low_water') then
-      classes[#classes + 1] = 'propose'
+    elseif not paused then
+      classes[#classes + 1] = 'idea'
+      classes[#classes + 1] = 'successor'
+      if c.goal.v.source_open == '1' and zcount(c, ready_key(c, 'start')) < num(c.goal, 'low_water') then
+        classes[#classes + 1] = 'propose'
+      end
     end
     return classes
   elseif role == 'executor' then
@@ -259,7 +262,9 @@ local function decide(c, a, effect)
     refuse('goal_unknown', c.name)
   end
   local agent = agent_of(c, a.agent)
-  if agent.v.roles == '' then
+  if agent.v.declared ~= '' then  -- a role beyond the four is never handed an item
+    return finish(false, 'frontier_empty')
+  elseif agent.v.roles == '' then
     return finish(false, 'agent_unknown')
   end
   local roles = roles_of(agent, a.role)
@@ -357,7 +362,8 @@ local function renew(c, a)
   return {'ok', int(ends)}
 end
 
-local CHOSEN = {stopped = true, goal_paused = true, goal_closed = true, stale_base = true, blocked_by_gate = true}
+local CHOSEN = {stopped = true, goal_paused = true, goal_closed = true, stale_base = true, blocked_by_gate = true,
+  changed_since_read = true}
 
 local function release(c, a)
   local i = held(c, a)
@@ -370,10 +376,10 @@ end
 
 local function enlist(c, a)
   local agent = agent_of(c, a.agent)
-  if agent.v.roles == '' then
+  if agent.v.roles == '' and agent.v.declared == '' then
     refuse('agent_unknown', a.agent)
   end
-  if #roles_of(agent, a.role) == 0 then
+  if agent.v.declared == '' and #roles_of(agent, a.role) == 0 then
     refuse('role_mismatch', a.role .. ' on the roster of ' .. a.agent)
   end
   if a.dead ~= agent.v.inc then

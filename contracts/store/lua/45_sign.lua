@@ -8,6 +8,12 @@ local function promote(c, i)
   set(g, 'champion_hyp', i.v.hyp)
   set(g, 'champion_commit', i.v.commit)
   set(g, 'promotions', num(g, 'promotions') + 1)
+  local value, best = tonumber(i.v.decided_value), tonumber(g.v.best_value)
+  local down = g.v.direction == 'minimize'
+  if value and (not best or (down and value < best) or (not down and value > best)) then
+    add(g, 'improvements', 1)
+    set(g, 'best_value', i.v.decided_value)
+  end
   if i.v.target_met == '1' then
     set(g, 'target_met', '1')
   end
@@ -26,6 +32,7 @@ local function sign(c, a)
   local i = held(c, a)
   local list = records_of(a)
   check_item(c, i, a)
+  check_seen(c, i, a.signature)
   local from, to, role = i.v.state, a.to, i.v.claim_role
   local rule = check_rule(c, i, a, 'sign:' .. from .. '>' .. to)
   local stands = signed(c, i)
@@ -41,6 +48,9 @@ local function sign(c, a)
         refuse('not_writer', 'the role evaluator', facts(c, i))
       end
       set(i, 'decided_rev', emit(c, role, 'decided', base, each.body))
+      local found = cjson.decode(each.body).decision
+      local value = type(found) == 'table' and tonumber(found.value)
+      set(i, 'decided_value', value and string.format('%.17g', value) or '')
     end
   end
   if i.v.decided_rev == '' and (order == 2 or role == 'evaluator') then
@@ -62,14 +72,15 @@ local function sign(c, a)
   end
   move(i, to)
   base.from, base.to, base.version = from, to, i.v.version
-  emit(c, role, 'signed', base, body)
+  local rev = emit(c, role, 'signed', base, body)
   if to == 'promoted' then
     promote(c, i)
   end
   unsign(i)
   free(c, i)
-  end_item(c, i)
+  end_item(c, i, rev)
   file(c, i)
+  succeed(c, role, a, i, rev)
   return and_next(c, a)
 end
 

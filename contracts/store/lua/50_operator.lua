@@ -68,13 +68,15 @@ local function register(c, a)
     refuse('goal_unknown', c.name)
   end
   local agent = agent_of(c, a.member)
-  if agent.v.roles == a.roles then
+  local declared = a.declared or ''
+  if agent.v.roles == a.roles and agent.v.declared == declared then
     return {'ok', 'same'}
   end
   if a.roles == '' and agent.v.claim ~= '' then
     refuse('agent_busy', 'the end of its claim on ' .. agent.v.claim)
   end
   set(agent, 'roles', a.roles)
+  set(agent, 'declared', declared)
   c.new_agents[#c.new_agents + 1] = a.member
   emit(c, 'operator', 'agent_registered', {writer = 'operator', agent = a.agent}, a.body1)
   return {'ok', int(num(c.goal, 'rev'))}
@@ -142,10 +144,7 @@ local function gate_decide(c, a)
   elseif i.v.kind == 'hypothesis' then
     set(i, 'doomed', '1')
   else
-    set(i, 'state', 'closed')
-    if i.v.kind == 'propose' then
-      set(c.goal, 'source_open', '0')
-    end
+    shut(c, i)
   end
   touch(i, rev)
   file(c, i)
