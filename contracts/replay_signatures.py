@@ -17,7 +17,7 @@ from contracts.replay_items import (
 from contracts.replay_state import Champion, GoalState, ItemState, standing_signature
 from contracts.replay_work import context
 from contracts.transitions import Rule, find_rule
-from contracts.words import EventType, Role, State
+from contracts.words import Direction, EventType, Role, State
 
 
 def decided(state: GoalState, event: ev.Decided) -> None:
@@ -115,9 +115,23 @@ def _move_by_two(state: GoalState, item: ItemState, event: ev.Signed) -> None:
             measured = attempt.evaluation.measurement
         if state.contract and target_met(measured, state.contract.evaluation):
             state.target_met = True
+        _count_improvement(state, decision.decision.value)
         for other in state.hypothesis_items():
             if other is not item:
                 refile(state, other)
     unsign(item)
     free(state, item)
     end_item(state, item, event, reason)
+
+
+def _count_improvement(state: GoalState, value: float | None) -> None:
+    """Count a promotion that beats the best accepted so far, in order of revision."""
+    if value is None:
+        return
+    down = state.contract is not None and (
+        state.contract.evaluation.direction == Direction.MINIMIZE
+    )
+    best = state.best_value
+    if best is None or (value < best if down else value > best):
+        state.improvements += 1
+        state.best_value = value

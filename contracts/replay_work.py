@@ -9,6 +9,7 @@ from contracts.guards import Context, first_missing, holdout_problem, verdict_ta
 from contracts.labels import measurement_problem
 from contracts.models import Record
 from contracts.replay_items import (
+    SOURCES,
     check_held,
     end_item,
     fail,
@@ -18,9 +19,10 @@ from contracts.replay_items import (
     leave_lane,
     move,
     require,
+    shut,
     touch,
 )
-from contracts.replay_state import CLOSED, AttemptState, Champion, GoalState, ItemState
+from contracts.replay_state import CLOSED, OPEN, AttemptState, Champion, GoalState, ItemState
 from contracts.transitions import Rule, find_rule
 from contracts.words import Action, EventType, Split, State, TodoKind, Writer
 
@@ -193,7 +195,7 @@ def hypothesis_added(state: GoalState, event: ev.HypothesisAdded) -> None:
     if parent is None:
         fail(f"{event.agent_id} holds no claim to propose under")
     check_held(parent, event)
-    source = State.CONTRACT_READY if parent.kind == TodoKind.PROPOSE else State(parent.state)
+    source = State.CONTRACT_READY if parent.kind in SOURCES else State(parent.state)
     require(event.from_state == source, f"the claim proposes out of {source}")
     rule = find_rule(source, State.HYPOTHESIS_PROPOSED, signed=False)
     if rule is None or Writer.PROPOSER not in rule.writers:
@@ -204,7 +206,10 @@ def hypothesis_added(state: GoalState, event: ev.HypothesisAdded) -> None:
     require(event.version == 1 and event.to_state == State.HYPOTHESIS_PROPOSED, "version 1")
     digest = text_digest(event.hypothesis.hypothesis)
     equal = state.texts.get(digest)
-    require(equal is None, f"the same text as {equal}")
+    require(equal in {None, parent.todo_id}, f"the same text as {equal}")
+    if parent.kind == TodoKind.IDEA:
+        same = digest == text_digest(parent.text)
+        require(same and event.hypothesis.source == "person", "the text of the idea, a person's")
     todo_id, hypothesis_id = event.todo_id or "", event.hypothesis_id or ""
     state.texts[digest] = hypothesis_id
     require(todo_id and todo_id not in state.items, "a new todo id")
@@ -222,9 +227,24 @@ def hypothesis_added(state: GoalState, event: ev.HypothesisAdded) -> None:
     state.hypotheses[hypothesis_id] = todo_id
     state.families.setdefault(event.hypothesis.mechanism_family, []).append(hypothesis_id)
     state.live += 1
-    if parent.kind == TodoKind.PROPOSE:
+    if parent.kind in SOURCES:
         parent.lapses = 0
+        _used(state, parent)
         free(state, parent)
+
+
+def _used(state: GoalState, parent: ItemState) -> None:
+    """Close a todo that gave its hypothesis; a successor that did opens the source again."""
+    if parent.kind == TodoKind.PROPOSE:
+        return
+    shut(state, parent)
+    parent.version += 1
+    if parent.kind == TodoKind.SUCCESSOR:
+        state.source_open = True
+        source = state.items.get("todo_propose")
+        if source is not None and source.state == CLOSED:
+            source.state = OPEN
+            source.version += 1
 
 
 def attempt_started(state: GoalState, event: ev.AttemptStarted) -> None:

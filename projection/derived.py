@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from contracts import records
+from contracts.canonical import canonical
 from contracts.contract import goal_limits
 from contracts.guard_context import holdout_passes
 from contracts.labels import target_met
@@ -28,11 +29,13 @@ READY = (
     "cosign_proposer",
     "evaluate",
     "holdout",
+    "idea",
     "propose",
     "retry",
     "settle",
     "sign",
     "start",
+    "successor",
 )
 """Every set that the store hands work out of, and the one of what waits for a person."""
 
@@ -126,6 +129,12 @@ def _goal_fields(state: GoalState) -> dict[str, Expected]:
         "champion_hyp": (champion.hypothesis_id if champion else None) or "",
         "target_met": state.target_met,
         "promotions": max(len(state.champions) - 1, 0),
+        "improvements": state.improvements,
+        "best_value": "" if state.best_value is None else f"{state.best_value:.17g}",
+        "successor": state.successor,
+        "successor_count": state.successor_count,
+        "ideas": state.ideas,
+        "idea_count": state.idea_count,
         "live": state.live,
         "attempts_used": state.attempts_used,
         "attempts_reserved": state.attempts_reserved,
@@ -153,6 +162,9 @@ def _roster(state: GoalState, stored: DerivedState) -> Found:
     for agent_id, fields in stored.agents.items():
         roles = ",".join(state.roster.get(agent_id, ()))
         yield _same(f"{agent_id} roles", fields.get("roles", ""), roles)
+        declared = state.declared.get(agent_id)
+        words = canonical(declared.to_json_dict()) if declared else ""
+        yield _same(f"{agent_id} declared", fields.get("declared", ""), words)
         claim = state.claims.get(agent_id, "")
         yield _same(f"{agent_id} claim", fields.get("claim", ""), claim)
 
@@ -255,6 +267,11 @@ def _lenient(state: GoalState, item: ItemState, fields: Mapping[str, str]) -> Fo
         yield _flag(f"{todo_id} target_met", fields.get("target_met", ""), _meets(state, item))
     if item.kind == TodoKind.CONTRACT:  # nobody is handed it, and it is filed only behind a gate
         return
+    for name, revisions in (("reviewed", item.reviews), ("assessed", item.assessments)):
+        last = {state.events[revision].agent_id: revision for revision in revisions}
+        for agent_id, revision in last.items():
+            stored = fields.get(f"{name}:{agent_id}", "")
+            yield _same(f"{todo_id} {name}:{agent_id}", stored, str(revision))
     yield _same(f"{todo_id} class", fields.get("class", ""), filed)
     rank, wanted = fields.get("rank", ""), _rank(item)
     whole = {str(int(wanted))} if wanted.is_integer() else set()
@@ -285,10 +302,11 @@ def _item_fields(state: GoalState, item: ItemState) -> dict[str, Expected]:
         "state": str(item.state),
         "version": str(item.version),
         "hyp": item.hypothesis_id or "",
-        "title": hypothesis.title if hypothesis else "",
+        "title": hypothesis.title if hypothesis else item.title,
         "family": hypothesis.mechanism_family if hypothesis else "",
         "added_rev": _revision(item.added_revision) if hypothesis else "",
         "touched": _revision(item.touched),
+        "ended_rev": _revision(item.ended_revision),
         "claimed_by": item.claimed_by,
         "claim_role": str(item.claim_role or ""),
         "incarnation": item.incarnation,

@@ -119,6 +119,9 @@ def numbers_of(contract: ResearchContract, *, lease_ms: int = 30_000) -> dict[st
         "deadline_s": str(policy.deadline_s),
         "max_cost": str(round(policy.max_cost_usd * 1_000_000)),
         "target_met": "1" if evaluation.target is None else "",
+        "improvements_required": str(contract.strategy.required_holdout_improvement_count),
+        "successors": "1" if contract.strategy.unmet_target_rule == "add_successor" else "0",
+        "direction": str(evaluation.direction),
     }
 
 

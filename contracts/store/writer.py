@@ -113,10 +113,36 @@ class Writer:
         """Freeze the proposed contract; opens the baseline and the propose todo."""
         self.call("approve", {"agent": operator, "contract_hash": contract_hash, "body1": body})
 
-    def register(self, *, operator: str, agent_id: str, roles: Sequence[str], body: Body) -> None:
-        """Put an agent on the roster; the same registration again changes nothing."""
+    def register(
+        self,
+        *,
+        operator: str,
+        agent_id: str,
+        roles: Sequence[str],
+        body: Body,
+        declared: Body = "",
+    ) -> None:
+        """Put an agent on the roster; the same registration again changes nothing.
+
+        Args:
+            operator: The person.
+            agent_id: The agent.
+            roles: Its roles out of the four; none takes it off the roster.
+            body: The registration.
+            declared: The declaration of a role beyond the four, as canonical JSON.
+        """
         values = {"agent": operator, "member": agent_id, "roles": ",".join(roles), "body1": body}
-        self.call("register", values)
+        self.call("register", {**values, "declared": declared})
+
+    def add_todo(self, *, operator: str, text_digest: str, title: str, body: Body) -> str:
+        """Add a person's idea; gives its todo.
+
+        Raises:
+            RefusedError: The text is there already (`duplicate`), the goal takes no attempts
+                any more, or its contract is not approved.
+        """
+        values = {"agent": operator, "text": text_digest, "title": title, "body1": body}
+        return str(self.call("todo_add", values)[1])
 
     def pause(self, *, operator: str, value: bool, note: str, body: Body) -> None:
         """Stop or allow new claims of the goal."""
@@ -238,6 +264,20 @@ class Writer:
         records = [("decided", decided)] if decided else []
         values = {**held.fields(), "to": to, "signature": signature, **_numbered(records)}
         self.call("sign", values)
+
+    def review(
+        self, *, agent_id: str, hypothesis_id: str, decision: int, body: Body
+    ) -> tuple[int, bool]:
+        """Review a terminal decision; gives its revision, and False for one that was there."""
+        values = {"agent": agent_id, "hyp": hypothesis_id, "decision": decision, "body1": body}
+        answer = self.call("review", values, operation=False)
+        return int(answer[1]), answer[0] == "ok"
+
+    def assess(self, *, agent_id: str, hypothesis_id: str, body: Body) -> tuple[int, bool]:
+        """Assess a hypothesis; gives the revision, and False for one that was there."""
+        values = {"agent": agent_id, "hyp": hypothesis_id, "body1": body}
+        answer = self.call("assess", values, operation=False)
+        return int(answer[1]), answer[0] == "ok"
 
     def decline(self, held: Held, *, signature: Body) -> None:
         """Disagree with the first signature; the item goes back to the first role."""
