@@ -38,6 +38,10 @@ class Follower:
             fresh.append(event_or_none)
         return fresh
 
+    def wait(self, seconds: float) -> bool:
+        """Wait for an entry that was not read yet, at most so long; False if none came."""
+        return self.reader.wait_for_entry(self._after, seconds)
+
     def event(self, revision: int) -> AnyEvent:
         """Give one event by its revision, reading on if it is not known yet.
 

@@ -61,6 +61,12 @@ class Reader:
         found = self._read(lambda: self.client.xrange(key, min=start, max="+", count=count))
         return [(str(entry_id), dict(fields)) for entry_id, fields in found]
 
+    def wait_for_entry(self, after: "Mapping[Stream, str]", seconds: float) -> bool:
+        """Wait until a stream holds an entry behind `after`; False if none came in time."""
+        places: Any = {keys.events(self.goal_id, s): after.get(s, "0-0") for s in Stream}
+        block = max(1, round(seconds * 1000))
+        return bool(self._read(lambda: self.client.xread(places, count=1, block=block)))
+
     def heads(self) -> dict[str, str]:
         """Give the stored head (`<seq> <digest>`) of each stream."""
         return dict(self._read(lambda: self.client.hgetall(keys.heads(self.goal_id))))

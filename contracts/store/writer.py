@@ -77,10 +77,10 @@ class Writer:
             raise refusal(name, answer, values)
         return answer
 
-    def blocking_pop(self, key: str, seconds: float) -> bool:
-        """Take one wake token, waiting up to `seconds` for it; True if there was one."""
+    def blocking_pop(self, names: Sequence[str], seconds: float) -> bool:
+        """Take one wake token of these lists, waiting up to `seconds`; True if there was one."""
         try:
-            found = self.client.blpop([key], timeout=seconds)
+            found = self.client.blpop(list(names), timeout=seconds)
         except redis.RedisError as error:
             raise translate(error, url=self.url) from error
         return found is not None

@@ -1,9 +1,10 @@
 """The worker loop: wait without polling, claim, act, show evidence, advance.
 
-Theory of operation. A worker is one process of one agent in one role. It enlists its incarnation
+Theory of operation. A worker is one process of one agent, in one of its roles or in all of them
+(asked for in the fixed order; every record names the role of its claim). It enlists its incarnation
 (a second live one is refused), then asks quota and claims in one step. A yes is carried out by the
 role's module, which leaves the item moved, signed or given back. A no is waited out on the wake
-list of the role, at most until the next lease end or 30 s; a lost token costs one such wait.
+lists of its roles, at most until the next lease end or 30 s; a lost token costs one such wait.
 Signals only raise a counter: one drains (the step under way ends, then the worker leaves), two
 hand the step back. A refusal ends a step, never the worker. A store that cannot be reached stops
 new work; what was committed is delivered when it answers again, under its fence.
@@ -25,7 +26,7 @@ from contracts.store import keys
 from contracts.store.connect import BLOCK_LIMIT_S, wait_for_answer, with_retries
 from contracts.store.embedded import ensure_server
 from contracts.store.library import ensure_library
-from contracts.words import Reason, Role
+from contracts.words import Phase, Reason, Role
 from roles.goal.context import open_context
 from roles.lanes.sweep import sweep_scratch, sweep_worktrees
 from roles.steps.champion import move_champion_ref
@@ -44,18 +45,19 @@ STEPS: dict[Role, Callable[[Lane, dict[str, str]], None]] = {
     Role.EVALUATOR: evaluate,
 }
 OVER = {Reason.GOAL_DONE, Reason.GOAL_ESCALATED}
+OVER_PHASES = (Phase.DONE, Phase.ESCALATE)
 _LOST = {"stale_fence", "not_claimed"}
 
 
 def run_worker(
-    goal_id: str, agent_id: str, role: Role, *, url: str | None = None, stay: bool = False
+    goal_id: str, agent_id: str, role: Role | None, *, url: str | None = None, stay: bool = False
 ) -> int:
-    """Serve one role of one agent until the goal is over or a signal ends it.
+    """Serve an agent's role, or all of them, until the goal is over or a signal ends it.
 
     Args:
         goal_id: The goal.
         agent_id: An agent of its roster.
-        role: One of the agent's roles.
+        role: One of the agent's roles; None for all of them.
         url: The store, or None for the environment's.
         stay: Wait on after the goal is done or escalated.
 
@@ -68,10 +70,14 @@ def run_worker(
     """
     context = with_retries(lambda: open_context(goal_id, url=url))
     stop = Stop()
-    _listen(stop)
+    listen(stop)
     identity = incarnation_of_this_process()
-    lane = Lane(context, agent_id, role, identity["inc"], stop)
-    _enlist(lane, identity)
+    held = context.reader.agent(agent_id).get("roles", "").split(",")
+    serves = (role,) if role else tuple(each for each in Role if each in held)
+    # an agent without a role is refused by the store, by name
+    first = serves[0] if serves else Role.CURATOR
+    lane = Lane(context, agent_id, first, identity["inc"], stop, serves=serves, asked=role)
+    enlist(lane, identity)
     lease_ms = int(context.reader.require_goal()["lease_ms"])
     lane.start_lease(lease_ms / 3000)
     try:
@@ -80,11 +86,11 @@ def run_worker(
         _tidy(lane)
     finally:
         lane.end_lease()
-        _leave(lane)
+        leave(lane)
     return 0
 
 
-def _listen(stop: Stop) -> None:
+def listen(stop: Stop) -> None:
     """Let TERM and INT raise a counter and nothing else."""
 
     def note(_number: int, _frame: FrameType | None) -> None:
@@ -94,7 +100,7 @@ def _listen(stop: Stop) -> None:
     signal.signal(signal.SIGINT, note)
 
 
-def _enlist(lane: Lane, identity: dict[str, str]) -> None:
+def enlist(lane: Lane, identity: dict[str, str]) -> None:
     """Become the agent's one live incarnation; a dead one on this host is replaced at once."""
     context = lane.context
     before = context.reader.agent(lane.agent_id)
@@ -103,21 +109,22 @@ def _enlist(lane: Lane, identity: dict[str, str]) -> None:
         before.get("inc_host", ""), before.get("inc_pid", ""), before.get("inc_start", "")
     ):
         dead = before["inc"]
-    context.writer.enlist(agent_id=lane.agent_id, role=lane.role, incarnation=identity, dead=dead)
+    context.writer.enlist(agent_id=lane.agent_id, role=lane.asked or "", incarnation=identity, dead=dead)
 
 
 def _tidy(lane: Lane) -> None:
     """Remove what a crash left: scratch, settled worktrees; move the champion's branch."""
     try:
         sweep_scratch(lane.context, lane.agent_id)
-        if lane.role is Role.EXECUTOR:
+        if Role.EXECUTOR in lane.serves:
             sweep_worktrees(lane.context)
         move_champion_ref(lane.context)
     except (LabmatesError, OSError) as error:
         log.warning("tidy_failed", error=str(error))
 
 
-def _leave(lane: Lane) -> None:
+def leave(lane: Lane) -> None:
+    """End the incarnation; a store that does not answer is left as it is."""
     try:
         lane.drop()
         lane.say("down", "ended")
@@ -142,7 +149,7 @@ def _serve(lane: Lane, *, stay: bool) -> None:
         except StoreError as error:
             lane.drop()
             log.warning("store_outage", error=error.message)
-            _sit_out(lane, error, outages)
+            sit_out(lane, error, outages)
             outages += 1
 
 
@@ -191,24 +198,24 @@ def _give_back(lane: Lane, reason: str) -> None:
 
 
 def _wait(lane: Lane, decision: dict[str, object]) -> None:
-    """Wait for a token of the role, or for the next lease end; a signal ends the wait."""
+    """Wait for a token of a role, or for the next lease end; a signal ends the wait."""
     reason = str(decision.get("reason"))
     lane.say("waiting", reason, waits_for=str(decision.get("open_gate") or ""))
     until, now = int(str(decision.get("until") or 0)), int(str(decision.get("now") or 0))
     seconds = BLOCK_LIMIT_S
     if until:
         seconds = min(seconds, max(0.05, (until - now) / 1000 + 0.02))
-    key = keys.wake(lane.context.goal_id, lane.role)
+    wakes = [keys.wake(lane.context.goal_id, role) for role in lane.serves]
     waited = 0.0
     while waited < seconds and not lane.stop.draining:
         # signals are seen between blocks, so a block is short; an idle lane asks nothing meanwhile
         part = min(1.0, seconds - waited)
-        if lane.context.writer.blocking_pop(key, part):
+        if lane.context.writer.blocking_pop(wakes, part):
             return
         waited += part
 
 
-def _sit_out(lane: Lane, error: StoreError, outages: int) -> None:
+def sit_out(lane: Lane, error: StoreError, outages: int) -> None:
     """Wait out a store that does not answer, takes no writes or has lost its functions.
 
     Nothing is taken or lost meanwhile. The embedded server is started again by whoever comes

@@ -43,9 +43,13 @@ class Stop:
 
 @dataclass
 class Lane:
-    """One agent in one role on this machine.
+    """One agent on this machine, in one of its roles or in all of them.
 
     Attributes:
+        role: The role of the claim of now, else of the last one; the first it serves before.
+        serves: The roles it asks for, in the fixed order.
+        asked: The one role it was started for; None for all of the agent's.
+        title: What it says it is, for a role beyond the four.
         incarnation: Host, pid and start of this process as one word.
         held: The claim, while there is one.
         lost: The store refused a renewal: the claim is somebody else's by now.
@@ -56,6 +60,9 @@ class Lane:
     role: Role
     incarnation: str
     stop: Stop
+    serves: tuple[Role, ...] = ()
+    asked: Role | None = None
+    title: str = ""
     held: Held | None = None
     lost: bool = False
     _ended: threading.Event = field(default_factory=threading.Event)
@@ -64,7 +71,7 @@ class Lane:
     def claim(self) -> dict[str, object]:
         """Ask quota and take what it gives; gives the decision."""
         decision = self.context.writer.claim(
-            agent_id=self.agent_id, incarnation=self.incarnation, role=self.role
+            agent_id=self.agent_id, incarnation=self.incarnation, role=self.asked or ""
         )
         self.take(decision)
         return decision
@@ -75,11 +82,12 @@ class Lane:
         if decision.get("should_run") != "1":
             self.held = None
             return
+        self.role = Role(str(decision["selected_role"]))
         self.held = Held(
             goal_id=self.context.goal_id,
             agent_id=self.agent_id,
             incarnation=self.incarnation,
-            role=str(decision["selected_role"]),
+            role=self.role,
             todo_id=str(decision["todo"]),
             fence=int(str(decision["fence"])),
             version=int(str(decision["version"])),
@@ -106,7 +114,7 @@ class Lane:
             "state": state,
             "doing": doing,
             "waits_for": waits_for,
-            "role": str(self.role),
+            "role": self.title or str(self.role),
             "todo": self.held.todo_id if self.held else "",
             "since_ms": str(int(time.time() * 1000)),
         }

@@ -1,7 +1,9 @@
 """The proposer: turns entries of the source into todo-backed hypotheses, and settles what ended."""
 
 from contracts.canonical import canonical, text_digest
-from contracts.errors import RefusedError
+from contracts.errors import RecordsError, RefusedError
+from contracts.events import TodoAdded
+from contracts.records import Hypothesis
 from contracts.words import EndReason, State, TodoKind
 from quota.ranking import rank
 from roles.goal.sources import next_entry, read_queue, to_hypothesis
@@ -11,7 +13,9 @@ from roles.steps.signing import cosign_retirement, sign_retirement
 
 def propose(lane: Lane, item: dict[str, str]) -> None:
     """Carry one claim of the proposer to its end."""
-    if item["kind"] == TodoKind.PROPOSE:
+    if item["kind"] == TodoKind.IDEA:
+        _take_up(lane)
+    elif item["kind"] in {TodoKind.PROPOSE, TodoKind.SUCCESSOR}:
         _propose(lane)
     elif item.get("signed_to") == State.RETIRED and item.get("signed_role") == "evaluator":
         cosign_retirement(lane, item)
@@ -20,7 +24,10 @@ def propose(lane: Lane, item: dict[str, str]) -> None:
 
 
 def _propose(lane: Lane) -> None:
-    """Add the next entry of the queue that is no duplicate; close the source when there is none."""
+    """Add the next entry of the queue that is no duplicate; close the source when there is none.
+
+    A successor asks the same source once more; its no is on record as `no_follow_up`.
+    """
     context = lane.context
     entries = read_queue(context.git, context.contract)
     cursor = context.reader.require_goal().get("source_cursor", "")
@@ -49,6 +56,47 @@ def _propose(lane: Lane) -> None:
         lane.drop()
         return
     context.writer.close_source(lane.require(), cursor=cursor)
+    lane.drop()
+
+
+def _take_up(lane: Lane) -> None:
+    """Turn a person's idea into a hypothesis, in the person's words."""
+    context = lane.context
+    found = next(
+        (
+            event
+            for event in context.follower.by_revision.values()
+            if isinstance(event, TodoAdded) and event.todo_id == lane.require().todo_id
+        ),
+        None,
+    )
+    if found is None or found.idea is None:
+        message = f"the records hold no text of {lane.require().todo_id}"
+        raise RecordsError(message)
+    idea, score = found.idea, 0.0
+    hypothesis = Hypothesis(
+        title=idea.title,
+        hypothesis=found.text,
+        mechanism_family=idea.mechanism_family,
+        source="person",
+        source_refs=(lane.require().todo_id,),
+        no_grounding_reason=f"an idea of {found.agent_id}, which names no public reference",
+        frontier_rank=score,
+        rank_reason="a person asked for it",
+        driver=idea.driver,
+        change_ref=idea.change_ref,
+    )
+    lane.say("working", f"proposes {hypothesis.title}, {found.agent_id}'s idea")
+    context.writer.propose(
+        lane.require(),
+        body=canonical({"hypothesis": hypothesis.to_json_dict()}),
+        text_digest=text_digest(found.text),
+        rank=score,
+        rank_reason=hypothesis.rank_reason,
+        title=hypothesis.title,
+        family=hypothesis.mechanism_family,
+        cursor="",
+    )
     lane.drop()
 
 
