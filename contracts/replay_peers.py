@@ -54,9 +54,7 @@ def successor_added(state: GoalState, event: ev.SuccessorAdded) -> None:
     wanted = f"todo_successor_{state.successor_count + 1:04d}"
     require(event.todo_id == wanted and event.version == 1, f"the todo {wanted}, at version 1")
     require(event.target_role == Role.PROPOSER, "a successor is the proposer's")
-    state.items[wanted] = ItemState(
-        wanted, TodoKind.SUCCESSOR, OPEN, added_revision=event.revision
-    )
+    state.items[wanted] = ItemState(wanted, TodoKind.SUCCESSOR, OPEN, added_revision=event.revision)
     state.successor = wanted
     state.successor_count += 1
 

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.option("--headless", is_flag=True, help="Plain processes; their events in this terminal.")
-@click.option("--lanes", metavar="ROLE=N|AGENT,...", help="Lanes of a role, or an agent of the roster.")
+@click.option(
+    "--lanes", metavar="ROLE=N|AGENT,...", help="Lanes of a role, or an agent of the roster."
+)
 @click.option(
     "--detach", is_flag=True, help="Return when the lanes run; `labmates down` ends them."
 )

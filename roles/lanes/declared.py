@@ -38,9 +38,7 @@ _LIMITS = Limits(memory_bytes=1 << 30, file_bytes=64 << 20, processes=64)
 _FRONTIER = ("confirm", "retry", "start", "idea", "blocked")
 
 
-def run_declared(
-    goal_id: str, agent_id: str, *, url: str | None = None, stay: bool = False
-) -> int:
+def run_declared(goal_id: str, agent_id: str, *, url: str | None = None, stay: bool = False) -> int:
     """Serve a declared role until the goal is over or a signal ends it; gives 0.
 
     Raises:

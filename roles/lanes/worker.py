@@ -109,7 +109,9 @@ def enlist(lane: Lane, identity: dict[str, str]) -> None:
         before.get("inc_host", ""), before.get("inc_pid", ""), before.get("inc_start", "")
     ):
         dead = before["inc"]
-    context.writer.enlist(agent_id=lane.agent_id, role=lane.asked or "", incarnation=identity, dead=dead)
+    context.writer.enlist(
+        agent_id=lane.agent_id, role=lane.asked or "", incarnation=identity, dead=dead
+    )
 
 
 def _tidy(lane: Lane) -> None:

@@ -21,8 +21,7 @@ local function classes_for(c, role)
       classes[#classes + 1] = 'retry'
       classes[#classes + 1] = 'start'
     elseif not paused then
-      classes[#classes + 1] = 'idea'
-      classes[#classes + 1] = 'successor'
+      classes = {'cosign_proposer', 'settle', 'idea', 'successor'}
       if c.goal.v.source_open == '1' and zcount(c, ready_key(c, 'start')) < num(c.goal, 'low_water') then
         classes[#classes + 1] = 'propose'
       end
@@ -262,10 +261,8 @@ local function decide(c, a, effect)
     refuse('goal_unknown', c.name)
   end
   local agent = agent_of(c, a.agent)
-  if agent.v.declared ~= '' then  -- a role beyond the four is never handed an item
-    return finish(false, 'frontier_empty')
-  elseif agent.v.roles == '' then
-    return finish(false, 'agent_unknown')
+  if agent.v.roles == '' then  -- a role beyond the four is never handed an item
+    return finish(false, agent.v.declared ~= '' and 'frontier_empty' or 'agent_unknown')
   end
   local roles = roles_of(agent, a.role)
   if #roles == 0 then
@@ -395,10 +392,8 @@ end
 
 local function leave(c, a)
   local agent = agent_of(c, a.agent)
-  if agent.v.inc == a.inc then
-    for _, field in ipairs({'inc', 'inc_host', 'inc_pid', 'inc_start', 'inc_until'}) do
-      set(agent, field, '')
-    end
+  for _, field in ipairs(agent.v.inc == a.inc and {'inc', 'inc_host', 'inc_pid', 'inc_start', 'inc_until'} or {}) do
+    set(agent, field, '')
   end
   return {'ok', '0'}
 end
