@@ -67,7 +67,8 @@ def _writers(event: AnyEvent) -> set[Writer]:
     if event.stream == Stream.OPERATOR or kind in _BIRTH:
         return {Writer.OPERATOR}
     if kind == EventType.GATE_OPENED:
-        return {Writer.QUOTA, Writer(event.stream)}
+        asks = event.stream in {Stream.CURATOR, Stream.EVALUATOR}
+        return {Writer.QUOTA, Writer(event.stream)} if asks else {Writer.QUOTA}
     return {Writer(event.stream)}
 
 

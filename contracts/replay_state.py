@@ -84,6 +84,8 @@ class ItemState:
     wants_confirm: str = ""
     confirmations: int = 0
     retries: int = 0
+    reworks: int = 0
+    unchanged: bool = False
     lapses: int = 0
     declines: int = 0
     holdouts: int = 0

@@ -326,6 +326,8 @@ def _item_fields(state: GoalState, item: ItemState) -> dict[str, Expected]:
         "owner": "accepted" if item.owner_accepted else "",
         "confirmations": item.confirmations,
         "retries": item.retries,
+        "reworks": item.reworks,
+        "unchanged": item.unchanged,
         "lapses": item.lapses,
         "declines": item.declines,
         "holdouts": item.holdouts,

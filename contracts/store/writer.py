@@ -149,9 +149,19 @@ class Writer:
         values = {"agent": operator, "value": "1" if value else "0", "note": note, "body1": body}
         self.call("pause", values)
 
-    def open_gate(self, *, operator: str, todo_id: str, kind: str, body: Body) -> str:
-        """Open a gate on an item; gives its id."""
-        values = {"agent": operator, "todo": todo_id, "kind": kind, "body1": body}
+    def open_gate(
+        self, *, operator: str, todo_id: str, kind: str, body: Body, role: str = ""
+    ) -> str:
+        """Open a gate on an item; gives its id.
+
+        Args:
+            operator: Who asks: a person, or with `role` an agent that is curator or evaluator.
+            todo_id: The item that waits from now on.
+            kind: What is asked.
+            body: The gate's record.
+            role: The agent's role, in whose stream the gate is opened.
+        """
+        values = {"agent": operator, "role": role, "todo": todo_id, "kind": kind, "body1": body}
         return str(self.call("gate_open", values)[1])
 
     def decide_gate(

@@ -18,6 +18,7 @@ from contracts.words import (
     MetricStatus,
     Split,
     State,
+    StopReason,
     TodoKind,
     Verdict,
 )
@@ -131,7 +132,7 @@ def _classify(lane: Lane, item: dict[str, str], evaluation: records.Evaluation) 
         why = evaluation.failure or "no gain was proven"
         sign_retirement(lane, item, EndReason.NO_MEASURABLE_GAIN, why)
         return
-    elif verdict is Verdict.UNSCORED:
+    elif verdict is Verdict.UNSCORED or evaluation.stop_reason is StopReason.GUARD_REWORK:
         context.writer.advance(held, State.NEEDS_RETRY, reason=str(evaluation.stop_reason or ""))
     else:
         context.writer.advance(held, State.CONTRADICTED, reason=str(verdict))

@@ -14,7 +14,7 @@ import structlog
 from contracts import records
 from contracts.canonical import canonical
 from contracts.errors import LabmatesError, RefusedError, StoreError
-from contracts.events import HypothesisAdded
+from contracts.events import EvaluationRecorded, HypothesisAdded, RetryRecorded
 from contracts.words import EvalStatus, EventType, MetricStatus, Split, State, StopReason
 from roles.drivers.base import Brief, DriverOutcome, DriverStatus, get_driver
 from roles.goal.changes import change_folder
@@ -221,11 +221,25 @@ def _drive(lane: Lane, attempt: _Attempt) -> DriverOutcome:
         timeout_s=contract.policy.attempt_timeout_s,
         change_dir=change_folder(lane.context, change) if change else None,
         command=contract.strategy.driver_command,
+        feedback=_feedback(lane, attempt),
         env={},
         log_path=logs / f"attempt-{attempt.number}.log",
         stop=lambda: lane.stop.now or lane.lost,
     )
     return get_driver(hypothesis.driver).run(brief)
+
+
+def _feedback(lane: Lane, attempt: _Attempt) -> str:
+    """Give what the hypothesis' last attempt ended with: the guard's output, or a retry reason."""
+    found = ""
+    for event in lane.context.follower.by_revision.values():
+        if event.hypothesis_id != attempt.hypothesis_id:
+            continue
+        if isinstance(event, RetryRecorded):
+            found = event.retry.retry_reason
+        elif isinstance(event, EvaluationRecorded) and event.evaluation.retry_reason:
+            found = event.evaluation.retry_reason
+    return found
 
 
 def _evidence(

@@ -253,6 +253,14 @@ local function give_back(c, i, kind, reason, counts, by)
   file(c, i)
 end
 
+-- A gate was opened on an item: a claim whose step cannot be delivered any more ends.
+local function interrupt(c, i, by)
+  if i.v.claimed_by ~= '' and i.v.state ~= 'attempt_running' then
+    give_back(c, i, 'released', 'blocked_by_gate', false, by)
+  end
+  file(c, i)
+end
+
 local function lapse_due(c, by)
   local due = redis.call('ZRANGEBYSCORE', c.p .. ':leases', '-inf', int(c.now), 'LIMIT', 0, 16)
   for _, todo in ipairs(due) do

@@ -209,6 +209,27 @@ local function start_attempt(c, i, a)
   end
 end
 
+-- Retries are attempts without a score. One that improved and failed the guard is reworked instead,
+-- and one that changed nothing is tried once more only.
+local UNCHANGED = {no_change = true, hook_blocked = true}
+
+local function count_retry(c, i, from, reason)
+  if from == 'evaluated' and reason == 'guard_rework' then
+    if num(i, 'reworks') >= GUARD_REWORKS then
+      refuse('reworks_left', 'a rework left (' .. GUARD_REWORKS .. ' were made)', facts(c, i))
+    end
+    add(i, 'reworks', 1)
+    return
+  end
+  add(i, 'retries', 1)
+  if UNCHANGED[reason] then
+    if i.v.unchanged == '1' then
+      set(i, 'retries', math.max(num(i, 'retries'), num(c.goal, 'retries') + 1))
+    end
+    set(i, 'unchanged', '1')
+  end
+end
+
 local function advance(c, a)
   local i = held(c, a)
   local list = records_of(a)
@@ -251,7 +272,7 @@ local function advance(c, a)
     settle_cost(c, i, a)
   end
   if to == 'needs_retry' then
-    add(i, 'retries', 1)
+    count_retry(c, i, from, a.reason)
   elseif to == 'supported' then
     set(i, 'retries', '')
     if from == 'promotion_gate' then

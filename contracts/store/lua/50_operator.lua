@@ -97,8 +97,16 @@ local function pause(c, a)
   return {'ok', int(num(c.goal, 'rev'))}
 end
 
+-- The person opens a gate in the operator's stream; a curator or an evaluator in its own.
+local ASKS = {curator = true, evaluator = true}
+
 local function gate_open(c, a)
-  check_operator(c, a)
+  local role = a.role ~= '' and a.role or nil
+  if role and (not ASKS[role] or #roles_of(agent_of(c, a.agent), role) == 0) then
+    refuse('not_writer', 'the role curator or evaluator on the roster of ' .. a.agent)
+  elseif not role then
+    check_operator(c, a)
+  end
   local i = item_of(c, a.todo)
   if not i or TERMINAL[i.v.state] then
     refuse('todo_unknown', 'an open todo ' .. a.todo)
@@ -106,11 +114,10 @@ local function gate_open(c, a)
   if num(i, 'gates') > 0 then
     refuse('already_gated', 'the decision of ' .. i.v.gate, facts(c, i))
   end
-  local gate = open_gate(c, 'operator', {writer = 'operator', agent = a.agent}, i, a.kind, a.body1)
-  if i.v.claimed_by ~= '' and i.v.state ~= 'attempt_running' then
-    give_back(c, i, 'released', 'blocked_by_gate', false, {role = i.v.claim_role, agent = i.v.claimed_by})
-  end
-  file(c, i)
+  local by = role or 'operator'
+  local gate = open_gate(c, by, {writer = by, role = role, agent = a.agent}, i, a.kind, a.body1)
+  local holder = {role = i.v.claim_role, agent = i.v.claimed_by}
+  interrupt(c, i, role and {role = role, agent = a.agent} or holder)
   return {'ok', gate}
 end
 
