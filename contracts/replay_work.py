@@ -139,13 +139,14 @@ def _count_retry(
     """Count a rework of the guard, or an attempt without a score; the second unchanged is the last."""
     found = attempt.evaluation or attempt.retry if attempt else None
     said = found.stop_reason if found else None
-    require((event.reason or None) == said, f"the reason {said} of its record, not {event.reason}")
-    if attempt is not None and attempt.evaluation is not None and said == StopReason.GUARD_REWORK:
+    given = event.reason or None
+    require(given in {None, said}, f"the reason {said} of its record, not {given}")
+    if attempt is not None and attempt.evaluation is not None and given == StopReason.GUARD_REWORK:
         require(item.reworks < GUARD_REWORKS, f"{GUARD_REWORKS} reworks were made")
         item.reworks += 1
         return
     item.retries += 1
-    if said in {StopReason.NO_CHANGE, StopReason.HOOK_BLOCKED}:
+    if given in {StopReason.NO_CHANGE, StopReason.HOOK_BLOCKED}:
         if item.unchanged and state.contract is not None:
             item.retries = max(item.retries, state.contract.policy.retries + 1)
         item.unchanged = True
