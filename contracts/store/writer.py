@@ -56,16 +56,14 @@ class Writer:
         self.goal_id = goal_id
         self.url = url
 
-    def call(self, name: str, values: Mapping[str, object], *, operation: bool = True) -> Any:
+    def call(self, name: str, values: Mapping[str, object]) -> Any:
         """Call one function; retried on connection faults under one operation id.
 
         Raises:
             RefusedError: The store refused, and nothing was written.
             StoreError: The store could not be reached, or refuses writes.
         """
-        flat: list[str] = []
-        if operation:
-            flat += ["op", new_operation_id()]
+        flat = ["op", new_operation_id()]
         for key, value in values.items():
             flat += [key, str(value)]
 
@@ -169,7 +167,7 @@ class Writer:
         values: dict[str, object] = {"agent": agent_id, "inc": incarnation}
         if held is not None:
             values |= held.fields()
-        return int(self.call("renew", values, operation=False)[1])
+        return int(self.call("renew", values)[1])
 
     def release(self, held: Held, reason: str) -> None:
         """Give a claim back before its step; an attempt under way is refused."""
