@@ -82,6 +82,8 @@ class ItemState:
     confirmations: int = 0
     retries: int = 0
     lapses: int = 0
+    recoveries: list[records.Recovery] = field(default_factory=list)
+    stale: list[int] = field(default_factory=list)
     declines: int = 0
     holdouts: int = 0
     evidence_revision: int = 0

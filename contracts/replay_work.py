@@ -17,6 +17,7 @@ from contracts.replay_items import (
     item_of,
     leave_lane,
     move,
+    recovered,
     require,
     touch,
 )
@@ -108,7 +109,7 @@ def transitioned(state: GoalState, event: ev.Transitioned) -> None:
         _check_outcome(state, item, target)
     start = next((each for each in state.pending if isinstance(each, ev.AttemptStarted)), None)
     move(item, event)
-    item.lapses = 0
+    recovered(item)
     attempt = state.attempt_of(item)
     if start is not None and target == State.ATTEMPT_RUNNING:
         _begin(state, item, start)
@@ -223,7 +224,7 @@ def hypothesis_added(state: GoalState, event: ev.HypothesisAdded) -> None:
     state.families.setdefault(event.hypothesis.mechanism_family, []).append(hypothesis_id)
     state.live += 1
     if parent.kind == TodoKind.PROPOSE:
-        parent.lapses = 0
+        recovered(parent)
         free(state, parent)
 
 

@@ -213,13 +213,13 @@ local function resume(c, a, i)
   if i.v.incarnation == a.inc then
     return i
   end
-  add(i, 'lapses', 1)
-  if num(i, 'lapses') >= num(c.goal, 'max_lapses') then
-    set(i, 'lapses', num(i, 'lapses') - 1)
-    give_back(c, i, 'released', 'crash', true, {role = i.v.claim_role, agent = a.agent})
+  local died = agent_of(c, a.agent).v.inc_died
+  if num(i, 'lapses') + 1 >= num(c.goal, 'max_lapses') then
+    give_back(c, i, 'released', 'crash', true, {role = i.v.claim_role, agent = a.agent, detail = died})
     return nil
   end
   local rev = num(c.goal, 'rev') + 1
+  note_recovery(i, rev, 'crash', died)
   local ends = c.now + num(c.goal, 'lease_ms')
   set(i, 'incarnation', a.inc)
   set(i, 'fence', rev)
@@ -364,7 +364,8 @@ local function release(c, a)
   if i.v.state == 'attempt_running' then
     refuse('attempt_running', 'evidence or a retry packet', {state = i.v.state, version = i.v.version})
   end
-  give_back(c, i, 'released', a.reason, not CHOSEN[a.reason], {role = i.v.claim_role, agent = a.agent})
+  give_back(c, i, 'released', a.reason, not CHOSEN[a.reason], {role = i.v.claim_role, agent = a.agent,
+    detail = a.detail})
   return and_next(c, a)
 end
 
@@ -383,6 +384,7 @@ local function enlist(c, a)
   set(agent, 'inc_host', a.host)
   set(agent, 'inc_pid', a.pid)
   set(agent, 'inc_start', a.start)
+  set(agent, 'inc_died', a.died or '')
   set(agent, 'inc_until', c.now + num(c.goal, 'lease_ms'))
   return {'ok', agent.v.claim}
 end
@@ -390,7 +392,7 @@ end
 local function leave(c, a)
   local agent = agent_of(c, a.agent)
   if agent.v.inc == a.inc then
-    for _, field in ipairs({'inc', 'inc_host', 'inc_pid', 'inc_start', 'inc_until'}) do
+    for _, field in ipairs({'inc', 'inc_host', 'inc_pid', 'inc_start', 'inc_until', 'inc_died'}) do
       set(agent, field, '')
     end
   end

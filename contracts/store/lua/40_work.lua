@@ -123,7 +123,7 @@ local function propose(c, a)
     check_rule(c, i, a, 'move:contract_ready>hypothesis_proposed')
     child = add_hypothesis(c, a, 'contract_ready')
     set(c.goal, 'source_cursor', a.cursor or '')
-    set(i, 'lapses', '')
+    recovered(i)
     free(c, i)
     file(c, i)
   else
@@ -138,7 +138,7 @@ local function propose(c, a)
     set(i, 'signed_by', a.agent)
     set(i, 'signed_rev', rev)
     set(i, 'signed_touched', i.v.touched)
-    set(i, 'lapses', '')
+    recovered(i)
     free(c, i)
     file(c, i)
   end
@@ -232,7 +232,7 @@ local function advance(c, a)
     end
     touch(i, record)
   end
-  set(i, 'lapses', '')
+  recovered(i)
   move(i, to)
   emit(c, role, 'transitioned', {writer = role, role = role, agent = a.agent, todo = i.id, hyp = i.v.hyp,
     attempt = i.v.attempt, from = from, to = to, version = i.v.version, fence = a.fence, ref = record,
