@@ -18,6 +18,7 @@ from contracts.replay_items import (
     item_of,
     leave_lane,
     move,
+    recovered,
     require,
     shut,
     touch,
@@ -110,7 +111,7 @@ def transitioned(state: GoalState, event: ev.Transitioned) -> None:
         _check_outcome(state, item, target)
     start = next((each for each in state.pending if isinstance(each, ev.AttemptStarted)), None)
     move(item, event)
-    item.lapses = 0
+    recovered(item)
     attempt = state.attempt_of(item)
     if start is not None and target == State.ATTEMPT_RUNNING:
         _begin(state, item, start)
@@ -247,7 +248,7 @@ def hypothesis_added(state: GoalState, event: ev.HypothesisAdded) -> None:
     state.families.setdefault(event.hypothesis.mechanism_family, []).append(hypothesis_id)
     state.live += 1
     if parent.kind in SOURCES:
-        parent.lapses = 0
+        recovered(parent)
         _used(state, parent)
         free(state, parent)
 

@@ -262,6 +262,9 @@ def _lenient(state: GoalState, item: ItemState, fields: Mapping[str, str]) -> Fo
     if fields.get("replay_of"):
         yield _same(f"{todo_id} replay_of", fields["replay_of"], replay_of)
     passed = bool(item.holdout_revision and attempt and holdout_passes(attempt.holdout, state))
+    known = _recoveries(fields.get("recoveries", ""))
+    wanted_recoveries = [each.model_dump(mode="json") for each in item.recoveries]
+    yield Finding(f"{todo_id} recoveries", known, wanted_recoveries, known == wanted_recoveries)
     yield _flag(f"{todo_id} holdout_pass", fields.get("holdout_pass", ""), passed)
     if item.state in {State.PROMOTION_GATE, State.PROMOTED}:
         yield _flag(f"{todo_id} target_met", fields.get("target_met", ""), _meets(state, item))
@@ -276,6 +279,17 @@ def _lenient(state: GoalState, item: ItemState, fields: Mapping[str, str]) -> Fo
     rank, wanted = fields.get("rank", ""), _rank(item)
     whole = {str(int(wanted))} if wanted.is_integer() else set()
     yield Finding(f"{todo_id} rank", rank, wanted, rank in {repr(wanted), *whole})
+
+
+def _recoveries(text: str) -> object:
+    """Read what the item keeps of its recoveries; what each could say of itself is in no event."""
+    if not text:
+        return []
+    try:
+        found = [records.Recovery.model_validate(each) for each in json.loads(text)]
+    except (ValueError, TypeError):
+        return text
+    return [each.model_copy(update={"detail": ""}).model_dump(mode="json") for each in found]
 
 
 def _flag(name: str, stored: str, expected: bool) -> Finding:
@@ -329,6 +343,7 @@ def _item_fields(state: GoalState, item: ItemState) -> dict[str, Expected]:
         "reworks": item.reworks,
         "unchanged": item.unchanged,
         "lapses": item.lapses,
+        "stale": "".join(f" {fence}" for fence in item.stale) + " " if item.stale else "",
         "declines": item.declines,
         "holdouts": item.holdouts,
         "gates": len(item.gates),

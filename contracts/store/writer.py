@@ -56,16 +56,14 @@ class Writer:
         self.goal_id = goal_id
         self.url = url
 
-    def call(self, name: str, values: Mapping[str, object], *, operation: bool = True) -> Any:
+    def call(self, name: str, values: Mapping[str, object]) -> Any:
         """Call one function; retried on connection faults under one operation id.
 
         Raises:
             RefusedError: The store refused, and nothing was written.
             StoreError: The store could not be reached, or refuses writes.
         """
-        flat: list[str] = []
-        if operation:
-            flat += ["op", new_operation_id()]
+        flat = ["op", new_operation_id()]
         for key, value in values.items():
             flat += [key, str(value)]
 
@@ -179,7 +177,15 @@ class Writer:
 
     # Incarnations and claims -----------------------------------------------------------------
 
-    def enlist(self, *, agent_id: str, role: str, incarnation: Mapping[str, str], dead: str) -> str:
+    def enlist(
+        self,
+        *,
+        agent_id: str,
+        role: str,
+        incarnation: Mapping[str, str],
+        dead: str,
+        died: str = "",
+    ) -> str:
         """Start an incarnation of an agent; gives the todo it already holds, or nothing.
 
         Args:
@@ -187,8 +193,9 @@ class Writer:
             role: The role this worker serves.
             incarnation: `inc`, `host`, `pid` and `start` of this process.
             dead: Id of the incarnation that is known to be dead, or nothing.
+            died: What is known of how it ended, such as its exit code.
         """
-        values = {"agent": agent_id, "role": role, "dead": dead, **incarnation}
+        values = {"agent": agent_id, "role": role, "dead": dead, "died": died, **incarnation}
         return str(self.call("enlist", values)[1])
 
     def leave(self, *, agent_id: str, incarnation: str) -> None:
@@ -205,11 +212,17 @@ class Writer:
         values: dict[str, object] = {"agent": agent_id, "inc": incarnation}
         if held is not None:
             values |= held.fields()
-        return int(self.call("renew", values, operation=False)[1])
+        return int(self.call("renew", values)[1])
 
-    def release(self, held: Held, reason: str) -> None:
-        """Give a claim back before its step; an attempt under way is refused."""
-        self.call("release", {**held.fields(), "reason": reason})
+    def release(self, held: Held, reason: str, *, detail: str = "") -> None:
+        """Give a claim back before its step; an attempt under way is refused.
+
+        Args:
+            held: The claim.
+            reason: One word; anything but a choice counts as a recovery of the item.
+            detail: What a person should know of it, should the item come to wait for one.
+        """
+        self.call("release", {**held.fields(), "reason": reason, "detail": detail})
 
     # Work --------------------------------------------------------------------------------------
 
@@ -298,7 +311,7 @@ class Writer:
         self.call("spend", {**held.fields(), "cost": micro_usd, "spent_body": body})
 
     def reject_stale(self, held: Held, *, body: Body) -> None:
-        """Put a result that came under an old fence on record; it changes nothing else."""
+        """Put a result that came under an old fence on record, once; it changes nothing else."""
         self.call("stale", {**held.fields(), "body1": body})
 
 

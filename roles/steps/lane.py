@@ -1,7 +1,8 @@
 """A lane: an agent in one role, its claim, the lease that a thread renews, and what it says it does.
 
 The lease thread never ends the work: a renewal that fails is tried again at the next turn, and a
-refused one only sets `lost`, which the step asks before it writes. What decides is the fence.
+refused one only sets `lost`, which the step asks before it writes. What decides is the fence. A
+step that takes longer than it may is no longer renewed, and told to end as if its claim were lost.
 """
 
 import contextlib
@@ -52,7 +53,8 @@ class Lane:
         title: What it says it is, for a role beyond the four.
         incarnation: Host, pid and start of this process as one word.
         held: The claim, while there is one.
-        lost: The store refused a renewal: the claim is somebody else's by now.
+        lost: The store refused a renewal, or the step hangs: the claim is given up.
+        overdue: The step took longer than it may.
     """
 
     context: GoalContext
@@ -65,6 +67,8 @@ class Lane:
     title: str = ""
     held: Held | None = None
     lost: bool = False
+    overdue: bool = False
+    _limit: float | None = None
     _ended: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
 
@@ -78,7 +82,7 @@ class Lane:
 
     def take(self, decision: Mapping[str, object]) -> None:
         """Hold the claim that a decision carries, or none."""
-        self.lost = False
+        self.lost = self.overdue = False
         if decision.get("should_run") != "1":
             self.held = None
             return
@@ -128,6 +132,14 @@ class Lane:
         while not self.stop.draining and time.monotonic() < deadline:
             self._ended.wait(0.1)
 
+    def begin_step(self, limit_s: float) -> None:
+        """Let the step that begins now take so many seconds."""
+        self._limit = time.monotonic() + limit_s
+
+    def end_step(self) -> None:
+        """No step is under way."""
+        self._limit = None
+
     # The lease ----------------------------------------------------------------------------------
 
     def start_lease(self, every_s: float) -> None:
@@ -141,8 +153,13 @@ class Lane:
         self._thread.start()
 
     def renew(self) -> None:
-        """Renew once; never raises."""
-        held = self.held
+        """Renew once, unless the step under way hangs; never raises."""
+        held, limit = self.held, self._limit
+        if limit is not None and time.monotonic() > limit:
+            if not self.overdue:
+                log.warning("step_overdue", todo=held.todo_id if held else "")
+            self.lost = self.overdue = True
+            return
         try:
             self.context.writer.renew(
                 agent_id=self.agent_id, incarnation=self.incarnation, held=held
@@ -187,3 +204,11 @@ def is_dead_here(host: str, pid: str, start: str) -> bool:
         return True
     except psutil.Error:
         return False
+
+
+def said(error: Exception) -> str:
+    """Give what an error says, and the end of what a process behind it said."""
+    if not isinstance(error, LabmatesError):
+        return str(error)
+    parts = (error.message, *(f"{name}: {text}" for name, text in error.facts.items()))
+    return "\n".join(parts)[:600]

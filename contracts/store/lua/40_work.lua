@@ -128,7 +128,7 @@ local function propose(c, a)
     end
     child = add_hypothesis(c, a, 'contract_ready')
     used(c, i)
-    set(i, 'lapses', '')
+    recovered(i)
     free(c, i)
     file(c, i)
   else
@@ -144,7 +144,7 @@ local function propose(c, a)
     set(i, 'signed_by', a.agent)
     set(i, 'signed_rev', rev)
     set(i, 'signed_touched', i.v.touched)
-    set(i, 'lapses', '')
+    recovered(i)
     free(c, i)
     file(c, i)
   end
@@ -263,7 +263,7 @@ local function advance(c, a)
     end
     touch(i, record)
   end
-  set(i, 'lapses', '')
+  recovered(i)
   move(i, to)
   local rev = emit(c, role, 'transitioned', {writer = role, role = role, agent = a.agent, todo = i.id, hyp = i.v.hyp,
     attempt = i.v.attempt, from = from, to = to, version = i.v.version, fence = a.fence, ref = record,

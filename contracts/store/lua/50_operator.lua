@@ -141,7 +141,7 @@ local function gate_decide(c, a)
     hyp = i.v.hyp, gate = a.gate, gaterev = gate.v.opened_rev}, a.body1)
   set(i, 'gates', num(i, 'gates') - 1)
   set(i, 'gate', '')
-  set(i, 'lapses', '')
+  recovered(i)
   if a.verdict == 'approved' then
     if gate.v.kind == 'owner' then
       set(i, 'owner', 'accepted')
