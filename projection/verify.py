@@ -9,11 +9,12 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from contracts.chain import verify_chains
+from contracts.derived import READY, Finding, differences, goal_findings
 from contracts.replay import replay
 from contracts.replay_state import GoalState, Violation, phase_of
-from contracts.store.reader import DerivedState, Reader
+from contracts.store.reader import Reader
+from contracts.stored import DerivedState
 from contracts.words import Phase
-from projection.derived import READY, Finding, differences, goal_findings
 from projection.reading import SNAPSHOT_TRIES, Snapshot, read_snapshot
 from projection.view import best_accepted, counts_of, improvements
 

@@ -15,7 +15,7 @@ from contracts.contract import goal_limits
 from contracts.guard_context import holdout_passes
 from contracts.labels import target_met
 from contracts.replay_state import GateState, GoalState, ItemState, ready_class
-from contracts.store.reader import DerivedState
+from contracts.stored import DerivedState
 from contracts.words import State, TodoKind
 
 READY = (
