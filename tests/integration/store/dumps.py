@@ -1,0 +1,43 @@
+"""A goal's keys as they are, to be laid beside each other."""
+
+from typing import Any
+
+import redis
+
+from contracts.store import keys
+
+_FREE = {"inc", "inc_host", "inc_pid", "inc_start", "inc_until", "op", "answer", "rank_reason"}
+_FREE |= {"source_cursor", "store"}
+"""What no event gives back (`contracts.expected`)."""
+
+
+def dump(client: redis.Redis, goal_id: str) -> dict[str, Any]:
+    """Give every key of a goal, its wake lists and lanes included, byte for byte."""
+    names = sorted(map(str, client.scan_iter(match=f"{keys.prefix(goal_id)}:*")))
+    return {name: client.execute_command("DUMP", name, NEVER_DECODE=True) for name in names}  # type: ignore[no-untyped-call]
+
+
+def derived(client: redis.Redis, goal_id: str) -> dict[str, Any]:
+    """Give what events give back, absent numbers and flags as nothing."""
+    found: dict[str, Any] = {}
+    for name in map(str, client.scan_iter(match=f"{keys.prefix(goal_id)}:*")):
+        kind = client.type(name)
+        if ":wake:" in name or ":lane:" in name or ":events:" in name:
+            continue
+        if kind == "hash":
+            fields = {k: v for k, v in client.hgetall(name).items() if k not in _FREE}
+            rank = {"rank": float(fields["rank"])} if "rank" in fields else {}
+            found[name] = {k: v for k, v in fields.items() if v != "0"} | rank
+        elif kind == "zset":
+            scores = client.zrange(name, 0, -1, withscores=True)
+            found[name] = {k: None if name.endswith(":leases") else v for k, v in scores}
+        else:
+            found[name] = client.smembers(name)
+    return {name: value for name, value in found.items() if value}
+
+
+def drop_derived(client: redis.Redis, goal_id: str) -> None:
+    """Delete every key of a goal but its streams."""
+    for name in client.scan_iter(match=f"{keys.prefix(goal_id)}:*"):
+        if ":events:" not in str(name):
+            client.delete(name)
