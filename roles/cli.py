@@ -35,6 +35,8 @@ COMMANDS: dict[str, str] = {
     "schema": "roles.commands.schema:schema",
     "import": "roles.commands.imports:import_records",
     "store": "roles.commands.store:store",
+    "goal": "roles.commands.goal:goal",
+    "doctor": "roles.commands.doctor:doctor",
     "worker": "roles.commands.worker:worker",
     "quota": "quota.commands:quota",
 }
@@ -60,7 +62,9 @@ SUMMARIES: dict[str, str] = {
     "roles": "The role map: primary job, may write, must not",
     "schema": "The JSON Schema of a record",
     "import": "Read records of another implementation",
-    "store": "Start, stop and look at the embedded server",
+    "store": "The server; back up, restore and copy goals",
+    "goal": "List goals, write one to a file, remove one",
+    "doctor": "Check store, records and leftovers; --fix mends",
     "worker": "The always-on worker process of one agent",
     "quota": "Ask for the next step, claim it, renew or hand back",
 }

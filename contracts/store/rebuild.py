@@ -9,7 +9,6 @@ event gives are left alone (`contracts.expected`), and nothing is written where 
 contradict themselves.
 """
 
-import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -20,6 +19,7 @@ from redis.exceptions import WatchError
 from contracts.chain import verify_chains
 from contracts.derived import Finding, differences, goal_findings
 from contracts.expected import expected_state, lease_ms_of
+from contracts.ids import new_incarnation
 from contracts.replay import replay
 from contracts.replay_state import GoalState, Violation
 from contracts.store import keys
@@ -146,7 +146,7 @@ def _wanted_kind(name: str) -> str:
 def _leases(reader: Reader) -> dict[str, float] | None:
     """Give the ends of the leases; None where the key is of a foreign kind."""
     try:
-        found = reader.client.zrange(keys.leases(reader.goal_id), 0, -1, withscores=True)
+        found: Any = reader.client.zrange(keys.leases(reader.goal_id), 0, -1, withscores=True)
     except redis.ResponseError:
         return None
     except redis.RedisError as error:
@@ -174,12 +174,16 @@ def _key_findings(
     claimed = _claimed(state)
     known = leases or {}
     for todo in sorted(claimed ^ known.keys()):
-        words = ("absent", "there") if todo in claimed else ("there", "absent")
-        found.append(Finding(f"lease of {todo}", *words, passed=False))
+        due = todo in claimed
+        found.append(Finding(f"lease of {todo}", _there(not due), _there(due), passed=False))
     length = stored.goal.get("lease_ms", "")
     if state.contract is not None and not (length.isdigit() and int(length) > 0):
         found.append(Finding("lease_ms", length or "absent", lease_ms_of(state), False))
     return found
+
+
+def _there(there: bool) -> str:
+    return "there" if there else "absent"
 
 
 def _strays(state: GoalState, types: Mapping[str, str]) -> list[str]:
@@ -284,11 +288,6 @@ def _mend_leases(
         batch.zadd(key, {todo: now_ms + lease_ms})
     for todo in sorted(known.keys() - claimed):
         batch.zrem(key, todo)
-
-
-def new_incarnation() -> str:
-    """Make the id of a store's incarnation: a goal that was restored is not the one it was."""
-    return secrets.token_hex(8)
 
 
 def put_state(

@@ -11,7 +11,7 @@ from typing import Any
 import redis
 
 from contracts.errors import RefusedError, StoreForeignError
-from contracts.ids import new_operation_id
+from contracts.ids import new_incarnation, new_operation_id
 from contracts.store import keys
 from contracts.store.connect import translate, with_retries
 from contracts.store.decision import Reply, as_dict
@@ -23,7 +23,11 @@ TypedBody = tuple[str, Body]
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A claim as its holder knows it; every write under it carries these."""
+    """A claim as its holder knows it; every write under it carries these.
+
+    Attributes:
+        store: The incarnation of the goal in its store; empty is not compared.
+    """
 
     goal_id: str
     agent_id: str
@@ -32,6 +36,7 @@ class Held:
     todo_id: str
     fence: int
     version: int
+    store: str = ""
 
     def fields(self) -> dict[str, str]:
         """Give the fields that the store compares."""
@@ -42,6 +47,7 @@ class Held:
             "todo": self.todo_id,
             "fence": str(self.fence),
             "version": str(self.version),
+            "store": self.store,
         }
 
 
@@ -99,6 +105,7 @@ class Writer:
         values: dict[str, object] = {
             "agent": operator,
             "contract_hash": contract_hash,
+            "store": new_incarnation(),
             "fields": len(numbers),
             "body1": bodies[0],
             "body2": bodies[1],
@@ -143,8 +150,12 @@ class Writer:
 
     # Incarnations and claims -----------------------------------------------------------------
 
-    def enlist(self, *, agent_id: str, role: str, incarnation: Mapping[str, str], dead: str) -> str:
-        """Start an incarnation of an agent; gives the todo it already holds, or nothing.
+    def enlist(
+        self, *, agent_id: str, role: str, incarnation: Mapping[str, str], dead: str
+    ) -> tuple[str, str]:
+        """Start an incarnation of an agent.
+
+        Gives the todo it already holds, or nothing, and the store's incarnation.
 
         Args:
             agent_id: Who.
@@ -153,20 +164,24 @@ class Writer:
             dead: Id of the incarnation that is known to be dead, or nothing.
         """
         values = {"agent": agent_id, "role": role, "dead": dead, **incarnation}
-        return str(self.call("enlist", values)[1])
+        answer = self.call("enlist", values)
+        return str(answer[1]), str(answer[2])
 
     def leave(self, *, agent_id: str, incarnation: str) -> None:
         """End an incarnation; a claim it still holds stays as it is."""
         self.call("leave", {"agent": agent_id, "inc": incarnation})
 
-    def claim(self, *, agent_id: str, incarnation: str, role: str = "", todo_id: str = "") -> Reply:
-        """Decide and claim in one step; gives the decision."""
+    def claim(
+        self, *, agent_id: str, incarnation: str, role: str = "", todo_id: str = "", store: str = ""
+    ) -> Reply:
+        """Decide and claim in one step; gives the decision. `store` is as in `Held`."""
         values = {"agent": agent_id, "inc": incarnation, "role": role, "todo": todo_id}
+        values["store"] = store
         return as_dict(self.call("claim", values))
 
-    def renew(self, *, agent_id: str, incarnation: str, held: Held | None) -> int:
+    def renew(self, *, agent_id: str, incarnation: str, held: Held | None, store: str = "") -> int:
         """Renew the incarnation and its claim; gives the new end of the lease in ms."""
-        values: dict[str, object] = {"agent": agent_id, "inc": incarnation}
+        values: dict[str, object] = {"agent": agent_id, "inc": incarnation, "store": store}
         if held is not None:
             values |= held.fields()
         return int(self.call("renew", values, operation=False)[1])

@@ -49,6 +49,7 @@ class Lane:
         incarnation: Host, pid and start of this process as one word.
         held: The claim, while there is one.
         lost: The store refused a renewal: the claim is somebody else's by now.
+        store: The goal's incarnation in its store, as it was when this lane enlisted.
     """
 
     context: GoalContext
@@ -58,13 +59,17 @@ class Lane:
     stop: Stop
     held: Held | None = None
     lost: bool = False
+    store: str = ""
     _ended: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
 
     def claim(self) -> dict[str, object]:
         """Ask quota and take what it gives; gives the decision."""
         decision = self.context.writer.claim(
-            agent_id=self.agent_id, incarnation=self.incarnation, role=self.role
+            agent_id=self.agent_id,
+            incarnation=self.incarnation,
+            role=self.role,
+            store=self.store,
         )
         self.take(decision)
         return decision
@@ -83,6 +88,7 @@ class Lane:
             todo_id=str(decision["todo"]),
             fence=int(str(decision["fence"])),
             version=int(str(decision["version"])),
+            store=self.store,
         )
 
     def require(self) -> Held:
@@ -137,7 +143,7 @@ class Lane:
         held = self.held
         try:
             self.context.writer.renew(
-                agent_id=self.agent_id, incarnation=self.incarnation, held=held
+                agent_id=self.agent_id, incarnation=self.incarnation, held=held, store=self.store
             )
         except RefusedError as error:
             if held is not None and held is self.held:

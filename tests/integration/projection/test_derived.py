@@ -20,7 +20,7 @@ from tests.property.test_replay_accepts_the_store import EXTRA, Chaos
 from tests.scenario import PLANS, Scenario
 
 NOT_COMPARED = {
-    "goal": {"lease_ms", "source_cursor", "pause_note"},
+    "goal": {"lease_ms", "source_cursor", "pause_note", "store"},
     "item": {"rank_reason"},
     "agent": {"inc", "inc_host", "inc_pid", "inc_start", "inc_until", "op", "answer"},
 }

@@ -7,8 +7,8 @@ import redis
 from contracts.store import keys
 
 _FREE = {"inc", "inc_host", "inc_pid", "inc_start", "inc_until", "op", "answer", "rank_reason"}
-_FREE |= {"source_cursor", "store"}
-"""What no event gives back (`contracts.expected`)."""
+_FREE |= {"source_cursor", "store", "replay_of"}
+"""What no event gives back (`contracts.expected`), and what scenarios do not tell the store."""
 
 
 def dump(client: redis.Redis, goal_id: str) -> dict[str, Any]:
@@ -29,7 +29,7 @@ def derived(client: redis.Redis, goal_id: str) -> dict[str, Any]:
             rank = {"rank": float(fields["rank"])} if "rank" in fields else {}
             found[name] = {k: v for k, v in fields.items() if v != "0"} | rank
         elif kind == "zset":
-            scores = client.zrange(name, 0, -1, withscores=True)
+            scores: Any = client.zrange(name, 0, -1, withscores=True)
             found[name] = {k: None if name.endswith(":leases") else v for k, v in scores}
         else:
             found[name] = client.smembers(name)
@@ -41,3 +41,18 @@ def drop_derived(client: redis.Redis, goal_id: str) -> None:
     for name in client.scan_iter(match=f"{keys.prefix(goal_id)}:*"):
         if ":events:" not in str(name):
             client.delete(name)
+
+
+def unlike(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
+    """Give what differs between two of `derived`, field by field."""
+    found = {}
+    for name in first.keys() | second.keys():
+        one, two = first.get(name) or {}, second.get(name) or {}
+        if isinstance(one, set) or isinstance(two, set):
+            if set(one) != set(two):
+                found[name] = (one, two)
+            continue
+        for field in one.keys() | two.keys():
+            if one.get(field) != two.get(field):
+                found[f"{name} {field}"] = (one.get(field), two.get(field))
+    return found
