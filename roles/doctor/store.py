@@ -113,6 +113,8 @@ def _library(server: Server, *, fix: bool) -> Check:
     if state == "other":
         says = "the library of another version; end all lanes before you replace it"
         return found(_STORE, name, says, ["labmates", "store", "upgrade"])
+    if not known_goals_by_scan(server.reader.client, url=server.url):
+        return ok(_STORE, name, "not loaded yet; the first goal does it")
     if fix:
         ensure_library(server.reader.client)
     says = "the library is not loaded"
