@@ -10,6 +10,7 @@ from contracts.store import keys
 from contracts.store.connect import translate, with_retries
 from contracts.store.reader import Reader
 from contracts.store.rebuild import key_types
+from contracts.store.snapshot import SNAPSHOT_TRIES
 
 
 def drop_goal(reader: Reader, heads: Mapping[str, str] | None) -> int:
@@ -23,22 +24,32 @@ def drop_goal(reader: Reader, heads: Mapping[str, str] | None) -> int:
         RefusedError: The goal has moved on since; nothing was deleted.
         StoreError: The store cannot be written.
     """
-    goal_id, client = reader.goal_id, reader.client
-    try:
-        with client.pipeline() as batch:
-            batch.watch(keys.heads(goal_id), keys.goal(goal_id))  # type: ignore[no-untyped-call]
-            if heads is not None and reader.heads() != dict(heads):
-                raise _moved_on(goal_id)
-            names = list(key_types(reader))
-            batch.multi()
-            for name in names:
-                batch.delete(f"{keys.prefix(goal_id)}:{name}")
-            batch.execute()
-    except WatchError as error:
-        raise _moved_on(goal_id) from error
-    except redis.RedisError as error:
-        raise translate(error, url=reader.url) from error
-    with_retries(lambda: client.srem(keys.GOALS, goal_id), url=reader.url)
+    goal_id = reader.goal_id
+    for _ in range(SNAPSHOT_TRIES):
+        try:
+            dropped = _drop(reader, heads)
+        except WatchError as error:
+            if heads is not None:
+                raise _moved_on(goal_id) from error
+            continue
+        except redis.RedisError as error:
+            raise translate(error, url=reader.url) from error
+        with_retries(lambda: reader.client.srem(keys.GOALS, goal_id), url=reader.url)
+        return dropped
+    raise _moved_on(goal_id)
+
+
+def _drop(reader: Reader, heads: Mapping[str, str] | None) -> int:
+    goal_id = reader.goal_id
+    with reader.client.pipeline() as batch:
+        batch.watch(keys.heads(goal_id), keys.goal(goal_id))  # type: ignore[no-untyped-call]
+        if heads is not None and reader.heads() != dict(heads):
+            raise _moved_on(goal_id)
+        names = list(key_types(reader))
+        batch.multi()
+        for name in names:
+            batch.delete(f"{keys.prefix(goal_id)}:{name}")
+        batch.execute()
     return len(names)
 
 

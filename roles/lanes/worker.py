@@ -170,6 +170,8 @@ def _joins_again(lane: Lane, error: RefusedError, waited_s: float) -> bool:
         _enlist(lane, incarnation_of_this_process())
         return True
     if error.reason == "goal_unknown" and waited_s < _RESTORE_WAIT_S:
+        if waited_s < 0.1:
+            log.warning("goal_gone", agent=lane.agent_id, waits_s=_RESTORE_WAIT_S)
         lane.pause(0.5)
         return True
     return False
