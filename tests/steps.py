@@ -5,6 +5,7 @@ import os
 import psutil
 import pytest
 
+from contracts.words import Role
 from roles.goal.context import GoalContext
 from roles.lanes.launch import lanes_from, register_lanes
 from roles.lanes.worker import carry_out
@@ -19,7 +20,7 @@ class KilledError(BaseException):
 def lane_of(context: GoalContext, agent_id: str, life: str = "1") -> Lane:
     """Make a lane of one agent; another `life` is another incarnation."""
     register_lanes(context, lanes_from("executor=2,evaluator=2"), "operator:test")
-    role = dict(lanes_from("executor=2,evaluator=2"))[agent_id]
+    role = Role(agent_id.partition("-")[0])
     return Lane(context, agent_id, role, f"test/{os.getpid()}/{life}", Stop())
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import redis
 
 from contracts.errors import RefusedError, StoreForeignError
-from contracts.ids import new_operation_id
+from contracts.ids import new_incarnation, new_operation_id
 from contracts.store import keys
 from contracts.store.connect import translate, with_retries
 from contracts.store.decision import Reply, as_dict
@@ -23,7 +23,11 @@ TypedBody = tuple[str, Body]
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A claim as its holder knows it; every write under it carries these."""
+    """A claim as its holder knows it; every write under it carries these.
+
+    Attributes:
+        store: The incarnation of the goal in its store; empty is not compared.
+    """
 
     goal_id: str
     agent_id: str
@@ -32,6 +36,7 @@ class Held:
     todo_id: str
     fence: int
     version: int
+    store: str = ""
 
     def fields(self) -> dict[str, str]:
         """Give the fields that the store compares."""
@@ -42,6 +47,7 @@ class Held:
             "todo": self.todo_id,
             "fence": str(self.fence),
             "version": str(self.version),
+            "store": self.store,
         }
 
 
@@ -97,6 +103,7 @@ class Writer:
         values: dict[str, object] = {
             "agent": operator,
             "contract_hash": contract_hash,
+            "store": new_incarnation(),
             "fields": len(numbers),
             "body1": bodies[0],
             "body2": bodies[1],
@@ -185,8 +192,10 @@ class Writer:
         incarnation: Mapping[str, str],
         dead: str,
         died: str = "",
-    ) -> str:
-        """Start an incarnation of an agent; gives the todo it already holds, or nothing.
+    ) -> tuple[str, str]:
+        """Start an incarnation of an agent.
+
+        Gives the todo it already holds, or nothing, and the store's incarnation.
 
         Args:
             agent_id: Who.
@@ -196,20 +205,24 @@ class Writer:
             died: What is known of how it ended, such as its exit code.
         """
         values = {"agent": agent_id, "role": role, "dead": dead, "died": died, **incarnation}
-        return str(self.call("enlist", values)[1])
+        answer = self.call("enlist", values)
+        return str(answer[1]), str(answer[2])
 
     def leave(self, *, agent_id: str, incarnation: str) -> None:
         """End an incarnation; a claim it still holds stays as it is."""
         self.call("leave", {"agent": agent_id, "inc": incarnation})
 
-    def claim(self, *, agent_id: str, incarnation: str, role: str = "", todo_id: str = "") -> Reply:
-        """Decide and claim in one step; gives the decision."""
+    def claim(
+        self, *, agent_id: str, incarnation: str, role: str = "", todo_id: str = "", store: str = ""
+    ) -> Reply:
+        """Decide and claim in one step; gives the decision. `store` is as in `Held`."""
         values = {"agent": agent_id, "inc": incarnation, "role": role, "todo": todo_id}
+        values["store"] = store
         return as_dict(self.call("claim", values))
 
-    def renew(self, *, agent_id: str, incarnation: str, held: Held | None) -> int:
+    def renew(self, *, agent_id: str, incarnation: str, held: Held | None, store: str = "") -> int:
         """Renew the incarnation and its claim; gives the new end of the lease in ms."""
-        values: dict[str, object] = {"agent": agent_id, "inc": incarnation}
+        values: dict[str, object] = {"agent": agent_id, "inc": incarnation, "store": store}
         if held is not None:
             values |= held.fields()
         return int(self.call("renew", values)[1])
@@ -293,13 +306,13 @@ class Writer:
     ) -> tuple[int, bool]:
         """Review a terminal decision; gives its revision, and False for one that was there."""
         values = {"agent": agent_id, "hyp": hypothesis_id, "decision": decision, "body1": body}
-        answer = self.call("review", values, operation=False)
+        answer = self.call("review", values)
         return int(answer[1]), answer[0] == "ok"
 
     def assess(self, *, agent_id: str, hypothesis_id: str, body: Body) -> tuple[int, bool]:
         """Assess a hypothesis; gives the revision, and False for one that was there."""
         values = {"agent": agent_id, "hyp": hypothesis_id, "body1": body}
-        answer = self.call("assess", values, operation=False)
+        answer = self.call("assess", values)
         return int(answer[1]), answer[0] == "ok"
 
     def decline(self, held: Held, *, signature: Body) -> None:

@@ -17,6 +17,7 @@ restarting a worker that died (`roles.lanes.lives`).
 import contextlib
 import os
 import signal
+import time
 from collections.abc import Callable
 from types import FrameType
 
@@ -51,6 +52,8 @@ STEPS: dict[Role, Callable[[Lane, dict[str, str]], None]] = {
 }
 OVER = {Reason.GOAL_DONE, Reason.GOAL_ESCALATED}
 OVER_PHASES = (Phase.DONE, Phase.ESCALATE)
+_RESTORE_WAIT_S = 120.0
+"""How long a worker waits for a goal that its store no longer has: somebody may be restoring it."""
 
 
 def run_worker(
@@ -113,7 +116,7 @@ def enlist(lane: Lane, identity: dict[str, str]) -> None:
         before.get("inc_host", ""), before.get("inc_pid", ""), before.get("inc_start", "")
     ):
         dead = before["inc"]
-    context.writer.enlist(
+    _, lane.store = context.writer.enlist(
         agent_id=lane.agent_id,
         role=lane.asked or "",
         incarnation=identity,
@@ -144,10 +147,17 @@ def leave(lane: Lane) -> None:
 
 
 def _serve(lane: Lane, *, stay: bool) -> None:
-    outages = 0
+    outages, gone_since = 0, None
     while not lane.stop.draining:
         try:
-            decision = lane.claim()
+            try:
+                decision = lane.claim()
+                gone_since = None
+            except RefusedError as error:
+                gone_since = gone_since or time.monotonic()
+                if not _joins_again(lane, error, time.monotonic() - gone_since):
+                    raise
+                continue
             outbox.settle(lane)
             if decision.get("should_run") == "1":
                 carry_out(lane)
@@ -164,6 +174,25 @@ def _serve(lane: Lane, *, stay: bool) -> None:
             lane.renew()
             lane.drop()
             outages += 1
+
+
+def _joins_again(lane: Lane, error: RefusedError, waited_s: float) -> bool:
+    """Enlist in a restored store, or wait for one that is being restored; False for neither.
+
+    What this worker knows of the old store is dropped; its finished evidence stays on disk.
+    """
+    lane.drop()
+    if error.reason == "store_changed":
+        log.warning("store_changed", agent=lane.agent_id)
+        lane.context.follower.start_over()
+        enlist(lane, incarnation_of_this_process())
+        return True
+    if error.reason == "goal_unknown" and waited_s < _RESTORE_WAIT_S:
+        if waited_s < 0.1:
+            log.warning("goal_gone", agent=lane.agent_id, waits_s=_RESTORE_WAIT_S)
+        lane.pause(0.5)
+        return True
+    return False
 
 
 def carry_out(lane: Lane) -> None:
@@ -191,6 +220,9 @@ def _refused(lane: Lane, error: RefusedError) -> None:
     held = lane.held
     log.warning("refused", reason=error.reason, missing=error.missing, what=error.message)
     if held is None:
+        return
+    if error.reason == "store_changed":  # the next claim says so again, and enlists
+        lane.drop()
         return
     if error.reason not in outbox.LOST:
         _give_back(lane, error.reason, detail=error.message)

@@ -55,6 +55,7 @@ class Lane:
         held: The claim, while there is one.
         lost: The store refused a renewal, or the step hangs: the claim is given up.
         overdue: The step took longer than it may.
+        store: The goal's incarnation in its store, as it was when this lane enlisted.
     """
 
     context: GoalContext
@@ -68,6 +69,7 @@ class Lane:
     held: Held | None = None
     lost: bool = False
     overdue: bool = False
+    store: str = ""
     _limit: float | None = None
     _ended: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
@@ -75,7 +77,10 @@ class Lane:
     def claim(self) -> dict[str, object]:
         """Ask quota and take what it gives; gives the decision."""
         decision = self.context.writer.claim(
-            agent_id=self.agent_id, incarnation=self.incarnation, role=self.asked or ""
+            agent_id=self.agent_id,
+            incarnation=self.incarnation,
+            role=self.asked or "",
+            store=self.store,
         )
         self.take(decision)
         return decision
@@ -95,6 +100,7 @@ class Lane:
             todo_id=str(decision["todo"]),
             fence=int(str(decision["fence"])),
             version=int(str(decision["version"])),
+            store=self.store,
         )
 
     def require(self) -> Held:
@@ -162,7 +168,7 @@ class Lane:
             return
         try:
             self.context.writer.renew(
-                agent_id=self.agent_id, incarnation=self.incarnation, held=held
+                agent_id=self.agent_id, incarnation=self.incarnation, held=held, store=self.store
             )
         except RefusedError as error:
             if held is not None and held is self.held:

@@ -17,7 +17,7 @@ local function enlist(c, a)
   set(agent, 'inc_start', a.start)
   set(agent, 'inc_died', a.died or '')
   set(agent, 'inc_until', c.now + num(c.goal, 'lease_ms'))
-  return {'ok', agent.v.claim}
+  return {'ok', agent.v.claim, c.goal.v.store}
 end
 
 local LIFE = {'inc', 'inc_host', 'inc_pid', 'inc_start', 'inc_until', 'inc_died'}
