@@ -283,7 +283,11 @@ def given_back(state: GoalState, event: ev.Released | ev.LeaseExpired) -> None:
     if isinstance(event, ev.LeaseExpired):
         ended = item.lease_until is not None and event.at >= item.lease_until
         require(ended, "the lease had not ended")
-    elif event.reason not in {"blocked_by_gate", "crash"}:
+    elif event.agent_id != item.claimed_by:
+        require(
+            event.reason == "blocked_by_gate" and item.gates, "only a gate ends another's claim"
+        )
+    elif event.reason != "crash":
         check_held(item, event)
     if event.version is not None and event.to_state is None:
         _close_source(state, item, event)

@@ -176,7 +176,8 @@ class Reader:
         name = "lm_should_run_v1"
 
         def ask() -> Any:
-            return self.client.fcall_ro(name, 1, keys.prefix(self.goal_id), *flat)
+            declared = keys.declared("should_run", self.goal_id, agent_id=agent_id)
+            return self.client.fcall_ro(name, len(declared), *declared, *flat)
 
         answer = self._read(ask)
         if isinstance(answer, list) and answer and answer[0] == "refused":

@@ -10,11 +10,11 @@ from typing import Any
 
 import redis
 
-from contracts.errors import RefusedError, StoreForeignError
 from contracts.ids import new_incarnation, new_operation_id
 from contracts.store import keys
 from contracts.store.connect import translate, with_retries
 from contracts.store.decision import Reply, as_dict
+from contracts.store.refusals import no_permission, refusal
 
 Body = str
 TypedBody = tuple[str, Body]
@@ -57,10 +57,19 @@ class Writer:
     Safe for threads as far as the client is; one operation of an agent is under way at a time.
     """
 
-    def __init__(self, client: "redis.Redis", goal_id: str, *, url: str = "") -> None:
+    def __init__(
+        self,
+        client: "redis.Redis",
+        goal_id: str,
+        *,
+        url: str = "",
+        by_role: "Mapping[str, redis.Redis] | None" = None,
+    ) -> None:
+        """Keep the clients: `client` for calls in no role, `by_role` where a role has its own."""
         self.client = client
         self.goal_id = goal_id
         self.url = url
+        self.by_role = dict(by_role or {})
 
     def call(self, name: str, values: Mapping[str, object]) -> Any:
         """Call one function; retried on connection faults under one operation id.
@@ -73,8 +82,21 @@ class Writer:
         for key, value in values.items():
             flat += [key, str(value)]
 
+        role = str(values.get("role") or "")
+        client = self.by_role.get(role, self.client)
+        declared = keys.declared(
+            name,
+            self.goal_id,
+            agent_id=str(values.get("agent") or ""),
+            todo_id=str(values.get("todo") or ""),
+            role=role,
+        )
+
         def send() -> Any:
-            return self.client.fcall(f"lm_{name}_v1", 1, keys.prefix(self.goal_id), *flat)
+            try:
+                return client.fcall(f"lm_{name}_v1", len(declared), *declared, *flat)
+            except redis.exceptions.NoPermissionError as error:
+                raise no_permission(name, role, str(error)) from error
 
         answer = with_retries(send, url=self.url)
         if isinstance(answer, list) and answer and answer[0] == "refused":
@@ -208,9 +230,9 @@ class Writer:
         answer = self.call("enlist", values)
         return str(answer[1]), str(answer[2])
 
-    def leave(self, *, agent_id: str, incarnation: str) -> None:
+    def leave(self, *, agent_id: str, incarnation: str, role: str = "") -> None:
         """End an incarnation; a claim it still holds stays as it is."""
-        self.call("leave", {"agent": agent_id, "inc": incarnation})
+        self.call("leave", {"agent": agent_id, "inc": incarnation, "role": role})
 
     def claim(
         self, *, agent_id: str, incarnation: str, role: str = "", todo_id: str = "", store: str = ""
@@ -220,9 +242,26 @@ class Writer:
         values["store"] = store
         return as_dict(self.call("claim", values))
 
-    def renew(self, *, agent_id: str, incarnation: str, held: Held | None, store: str = "") -> int:
-        """Renew the incarnation and its claim; gives the new end of the lease in ms."""
+    def renew(
+        self,
+        *,
+        agent_id: str,
+        incarnation: str,
+        held: Held | None,
+        store: str = "",
+        role: str = "",
+    ) -> int:
+        """Renew the incarnation and its claim; gives the new end of the lease in ms.
+
+        Args:
+            agent_id: Who.
+            incarnation: Of this process.
+            held: The claim, if there is one.
+            store: As in `Held`.
+            role: A role of the agent, in whose right the call is made; a claim has its own.
+        """
         values: dict[str, object] = {"agent": agent_id, "inc": incarnation, "store": store}
+        values["role"] = role
         if held is not None:
             values |= held.fields()
         return int(self.call("renew", values)[1])
@@ -334,52 +373,3 @@ def _numbered(records: Sequence[TypedBody]) -> dict[str, str]:
         values[f"type{position}"] = kind
         values[f"body{position}"] = body
     return values
-
-
-def refusal(
-    name: str, answer: Sequence[Any], values: Mapping[str, object]
-) -> RefusedError | StoreForeignError:
-    """Turn a refusal of the store into its error; names item, state, transition, role, missing."""
-    reason, missing = str(answer[1]), str(answer[2])
-    more = as_dict(answer[3:])
-    if reason == "wrong_type":
-        return StoreForeignError(
-            "the store holds another program's keys under our names",
-            facts={"key": missing},
-            mend=[["redis-cli", "type", missing.split(" ", 1)[0]]],
-            hint="Use a database or a server of its own (LABMATES_STORE_URL).",
-        )
-    todo = str(values.get("todo") or "")
-    agent = str(values.get("agent") or "")
-    state = str(more.get("state") or "")
-    facts: dict[str, str] = {}
-    if state:
-        hyp = more.get("hyp")
-        parts = [todo, str(hyp) if hyp else "", state, f"version {more.get('version')}"]
-        facts["item"] = ", ".join(part for part in parts if part)
-    if values.get("to"):
-        facts["asked"] = f"{state or '?'} -> {values['to']}, as {values.get('role') or 'operator'}"
-    elif todo:
-        facts["asked"] = f"{name}, as {values.get('role') or agent}"
-    facts["missing"] = missing
-    holder = more.get("claimed_by")
-    if reason == "not_claimed":
-        message = f"{todo} is claimed by {holder or 'nobody'}, not by {agent}"
-    elif reason == "todo_unknown":
-        message = f"there is no open todo {todo or missing!r}"
-    elif reason == "agent_unknown":
-        message = f"{missing or agent} is not on the roster"
-    elif reason == "goal_unknown":
-        message = f"there is no goal {missing!r} in this store"
-    elif reason == "incarnation_live":
-        message = f"another process is {agent} now"
-        facts["process"] = f"{more.get('host')}, pid {more.get('pid')}"
-    elif todo:
-        message = f"{todo} does not allow {name}: {reason} (missing: {missing})"
-    else:
-        message = f"{name} was refused: {reason} (missing: {missing})"
-    asks = bool(todo and agent) and not agent.startswith("operator:")
-    mend = [["labmates", "quota", "should-run", "--agent-id", agent]] if asks else []
-    if reason == "agent_unknown":
-        mend = [["labmates", "agent", "list"]]
-    return RefusedError(message, reason=reason, missing=missing, facts=facts, mend=mend)

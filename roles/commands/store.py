@@ -8,6 +8,7 @@ import click
 from contracts.errors import UsageError
 from contracts.store.embedded import ServerStatus, ensure_server, server_status, stop_server
 from contracts.store.wire import redact_url
+from roles.commands.store_acl import acl
 from roles.commands.store_backup import backup, copy, restore
 
 _json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
@@ -23,7 +24,7 @@ def store() -> None:
     """  # noqa: D301 - click's mark for lines that stay as they are
 
 
-for _command in (backup, restore, copy):
+for _command in (acl, backup, restore, copy):
     store.add_command(_command)
 
 

@@ -28,9 +28,8 @@ from contracts.errors import LabmatesError, RefusedError, StoreError, StoreUnrea
 from contracts.store import keys
 from contracts.store.connect import BLOCK_LIMIT_S, wait_for_answer, with_retries
 from contracts.store.embedded import ensure_server
-from contracts.store.library import ensure_library
 from contracts.words import Phase, Reason, Role
-from roles.goal.context import open_context
+from roles.goal.context import library_again, open_context, with_credentials
 from roles.lanes.lives import DIED_MARK
 from roles.lanes.sweep import sweep_scratch, sweep_worktrees
 from roles.steps import outbox
@@ -83,6 +82,7 @@ def run_worker(
     serves = (role,) if role else tuple(each for each in Role if each in held)
     # an agent without a role is refused by the store, by name
     first = serves[0] if serves else Role.CURATOR
+    context = with_credentials(context, [each for each in Role if each in held])
     lane = Lane(context, agent_id, first, identity["inc"], stop, serves=serves, asked=role)
     enlist(lane, identity)
     lease_ms = int(context.reader.require_goal()["lease_ms"])
@@ -118,7 +118,7 @@ def enlist(lane: Lane, identity: dict[str, str]) -> None:
         dead = before["inc"]
     _, lane.store = context.writer.enlist(
         agent_id=lane.agent_id,
-        role=lane.asked or "",
+        role=lane.role if lane.serves else "",
         incarnation=identity,
         dead=dead,
         died=os.environ.get(DIED_MARK, ""),
@@ -141,7 +141,11 @@ def leave(lane: Lane) -> None:
     try:
         lane.drop()
         lane.say("down", "ended")
-        lane.context.writer.leave(agent_id=lane.agent_id, incarnation=lane.incarnation)
+        lane.context.writer.leave(
+            agent_id=lane.agent_id,
+            incarnation=lane.incarnation,
+            role=lane.role if lane.serves else "",
+        )
     except StoreError as error:
         log.warning("leave_failed", error=error.message)
 
@@ -283,4 +287,4 @@ def sit_out(lane: Lane, error: StoreError, outages: int) -> None:
     else:
         lane.pause(min(5.0, 0.1 * 2**outages))
     with contextlib.suppress(StoreError):
-        ensure_library(context.writer.client)
+        library_again(context)

@@ -76,13 +76,25 @@ class Lane:
 
     def claim(self) -> dict[str, object]:
         """Ask quota and take what it gives; gives the decision."""
-        decision = self.context.writer.claim(
-            agent_id=self.agent_id,
-            incarnation=self.incarnation,
-            role=self.asked or "",
-            store=self.store,
-        )
+        decision = self._ask(self.asked or "")
+        role = str(decision.get("role") or "")
+        if decision.get("should_run") == "1" and self.asked and role != self.asked:
+            decision = self._ask(role)  # it holds a claim of another of its roles
         self.take(decision)
+        return decision
+
+    def _ask(self, role: str) -> dict[str, object]:
+        """Claim in a role, or in the first of those it serves that gets a yes."""
+        writer = self.context.writer
+        roles = [role] if role or not writer.by_role else [*map(str, self.serves)]
+        decision: dict[str, object] = {}
+        for each in roles:
+            decision = writer.claim(
+                agent_id=self.agent_id, incarnation=self.incarnation, role=each, store=self.store
+            )
+            found = str(decision.get("role") or "")
+            if decision.get("should_run") == "1":
+                return decision if found == each or not each else self._ask(found)
         return decision
 
     def take(self, decision: Mapping[str, object]) -> None:
@@ -168,7 +180,11 @@ class Lane:
             return
         try:
             self.context.writer.renew(
-                agent_id=self.agent_id, incarnation=self.incarnation, held=held, store=self.store
+                agent_id=self.agent_id,
+                incarnation=self.incarnation,
+                held=held,
+                store=self.store,
+                role=self.role if self.serves else "",
             )
         except RefusedError as error:
             if held is not None and held is self.held:

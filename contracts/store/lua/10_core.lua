@@ -231,6 +231,15 @@ local function remember(op)
   redis.call('HSET', op.key, 'op:' .. op.id, op.answer, 'slot:' .. slot, op.id, 'next', int(slot + 1))
 end
 
+-- The caller's rights were judged on the keys it declared; a call appends to no other stream.
+local function expect_stream(c, stream)
+  local key = c.p .. ':events:' .. stream
+  if not c.declared[key] then
+    error({refused = {'refused', 'undeclared_key', 'the key ' .. key .. ' among those declared'}})
+  end
+  expect_type(key, 'stream')
+end
+
 local function commit(c)
   local changed = {}
   for key, h in pairs(c.hashes) do
@@ -265,7 +274,7 @@ local function commit(c)
   if #c.events > 0 then
     expect_type(c.p .. ':heads', 'hash')
     for _, ev in ipairs(c.events) do
-      expect_type(c.p .. ':events:' .. ev.stream, 'stream')
+      expect_stream(c, ev.stream)
       if not heads[ev.stream] then
         local head = redis.call('HGET', c.p .. ':heads', ev.stream) or ('0 ' .. c.name .. ':' .. ev.stream)
         local seq, digest = string.match(head, '^(%d+) (.+)$')
@@ -314,12 +323,25 @@ local function commit(c)
   end
 end
 
-local function open(prefix)
-  local c = {p = prefix, name = string.sub(prefix, 2, -2), now = now_ms(), hashes = {}, zsets = {},
+-- KEYS: the goal's hash first; then, in any order, the agent, the item, and each stream that the call
+-- may append to. The item that a claim picks, ready sets, leases and wake lists are known here
+-- alone; they carry the same hash tag.
+local function open(keys)
+  local prefix = string.match(keys[1] or '', '^(.*}):goal$')
+  if not prefix then
+    return nil
+  end
+  local declared = {}
+  for _, key in ipairs(keys) do
+    declared[key] = true
+  end
+  local c = {p = prefix, declared = declared, name = string.sub(prefix, 2, -2), now = now_ms(), hashes = {}, zsets = {},
     events = {}, wakes = {}, new_agents = {}}
   c.goal = hash(c, prefix .. ':goal')
   return c
 end
+
+local NO_GOAL = {'refused', 'undeclared_key', 'the hash of a goal as the first key'}
 
 -- Gives what `fn` answers, or its refusal; any other error goes on.
 local function attempt(fn)
@@ -336,7 +358,10 @@ end
 local function writing(fn)
   return function(keys, args)
     local a = kv(args)
-    local c = open(keys[1])
+    local c = open(keys)
+    if not c then
+      return NO_GOAL
+    end
     local key, id = c.p .. ':ops:' .. (a.agent or ''), a.op or ''
     local known = id ~= '' and redis.call('HGET', key, 'op:' .. id)
     if known then
@@ -356,8 +381,7 @@ end
 
 local function reading(fn)
   return function(keys, args)
-    local c = open(keys[1])
-    local answer = attempt(function() return fn(c, kv(args)) end)
-    return answer
+    local c = open(keys)
+    return c and attempt(function() return fn(c, kv(args)) end) or NO_GOAL
   end
 end

@@ -272,7 +272,7 @@ local function give_back(c, i, kind, reason, counts, by)
     fields.from, fields.to, fields.version = from, to, i.v.version
   end
   refund(c, i)
-  local rev = emit(c, by.role, kind, fields)
+  local rev = emit(c, by.stream or by.role, kind, fields)
   if counts then
     note_recovery(i, rev, reason, by.detail)
   end
@@ -280,7 +280,7 @@ local function give_back(c, i, kind, reason, counts, by)
     touch(i, rev)
   end
   free(c, i)
-  quarantine(c, i, by.role, by)
+  quarantine(c, i, by.stream or by.role, by)
   file(c, i)
 end
 

@@ -274,7 +274,8 @@ local function decide(c, a, effect)
   lapse_due(c, {role = roles[1], agent = a.agent})
   if agent.v.claim ~= '' then
     local i = item_of(c, agent.v.claim)
-    if effect then
+    -- a claim of another role is resumed by the call that is made in it
+    if effect and ((a.role or '') == '' or a.role == i.v.claim_role) then
       i = resume(c, a, i)
     end
     if i then

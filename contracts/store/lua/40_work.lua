@@ -188,7 +188,7 @@ local function settle_cost(c, i, a)
   if cost > 0 and i.v.spent_attempt ~= i.v.attempt then
     set(i, 'spent_attempt', i.v.attempt)
     add(c.goal, 'cost', cost)
-    emit(c, 'executor', 'spent', {writer = 'quota', role = 'executor', agent = a.agent, todo = i.id,
+    emit(c, i.v.claim_role, 'spent', {writer = 'quota', role = i.v.claim_role, agent = a.agent, todo = i.id,
       hyp = i.v.hyp, attempt = i.v.attempt, fence = a.fence}, a.spent_body)
   end
 end

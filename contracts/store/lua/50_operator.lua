@@ -117,8 +117,7 @@ local function gate_open(c, a)
   end
   local by = role or 'operator'
   local gate = open_gate(c, by, {writer = by, role = role, agent = a.agent}, i, a.kind, a.body1)
-  local holder = {role = i.v.claim_role, agent = i.v.claimed_by}
-  interrupt(c, i, role and {role = role, agent = a.agent} or holder)
+  interrupt(c, i, {stream = by, role = role, agent = a.agent})
   return {'ok', gate}
 end
 

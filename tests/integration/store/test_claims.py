@@ -239,11 +239,11 @@ def poison_of(reader: Reader) -> dict[str, Any]:
 
 def test_a_repeated_operation_is_applied_once_and_answered_the_same(goal: Writer) -> None:
     add_items(goal, "proposer-1", [1, 2])
-    flat = ["op", "op-1", "agent", "executor-1", "inc", "test", "role", "", "todo", ""]
+    values = {"op": "op-1", "agent": "executor-1", "inc": "test", "role": "", "todo": ""}
     key = f"{{{goal.goal_id}}}"
-    first = goal.client.fcall("lm_claim_v1", 1, key, *flat)
+    first = goal.call("claim", values)
     length = goal.client.xlen(f"{key}:events:executor")
-    assert goal.client.fcall("lm_claim_v1", 1, key, *flat) == first
+    assert goal.call("claim", values) == first
     assert goal.client.xlen(f"{key}:events:executor") == length
 
 

@@ -150,13 +150,12 @@ def test_two_processes_of_one_operator_do_not_forget_each_others_operations(
     any_client: redis.Redis, goal_id: str
 ) -> None:
     writer = make_goal(any_client, goal_id, agents=[("executor-1", "executor")])
-    first = ["op", "one", "agent", OPERATOR, "value", "1", "note", "", "body1", "{}"]
-    key = keys.prefix(goal_id)
-    answer = any_client.fcall("lm_pause_v1", 1, key, *first)
+    first = {"op": "one", "agent": OPERATOR, "value": "1", "note": "", "body1": "{}"}
+    answer = writer.call("pause", first)
     for number in range(100):
         body1 = body(note="another process")
         writer.pause(operator=OPERATOR, value=bool(number % 2), note="", body=body1)
-    assert any_client.fcall("lm_pause_v1", 1, key, *first) == answer
+    assert writer.call("pause", first) == answer
     kept = any_client.hkeys(keys.operations(goal_id, OPERATOR))
     assert len([name for name in kept if str(name).startswith("op:")]) == 101
     for number in range(100):
