@@ -39,7 +39,7 @@ def acl(url: str, *, show: bool, as_json: bool) -> None:
         (folder / f"{user_name(who)}.url").touch(mode=0o600)
         text = url_of(address, who, password) + "\n"
         (folder / f"{user_name(who)}.url").write_text(text, encoding="utf-8")
-    users = [
+    users: list[dict[str, object]] = [
         {
             "user": user_name(who),
             "appends_to": list(streams_of(who)),

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
@@ -45,7 +46,7 @@ def played(clients: Clients, goal_id: str) -> Scenario:
 
 def play(clients: Clients, goal_id: str, limit: int) -> Scenario:
     goal = Scenario(clients["person"], goal_id)
-    by_role = {role: clients[role] for role in Role}
+    by_role = {str(role): clients[role] for role in Role}
     goal.writer = Writer(clients["operator"], goal_id, by_role=by_role)
     goal.reader = Reader(clients["reader"], goal_id)
     return goal.open().play(limit)
@@ -81,7 +82,7 @@ ATTEMPTS: dict[str, Attempt] = {
     "UNLINK": lambda c, key, _: c.unlink(key),
     "XDEL": lambda c, key, _: c.xdel(key, "1-1"),
     "XTRIM": lambda c, key, _: c.xtrim(key, maxlen=1),
-    "XSETID": lambda c, key, _: c.execute_command("XSETID", key, "9-9"),
+    "XSETID": lambda c, key, _: c.execute_command("XSETID", key, "9-9"),  # type: ignore[no-untyped-call]
     "RENAME": lambda c, key, _: c.rename(key, key + "x"),
     "EXPIRE": lambda c, key, _: c.expire(key, 1),
     "SET": lambda c, _, goal: c.set(keys.goal(goal), "x"),
@@ -90,9 +91,9 @@ ATTEMPTS: dict[str, Attempt] = {
     "FUNCTION DELETE": lambda c, _, __: c.function_delete("labmates_v1"),
     "FLUSHALL": lambda c, _, __: c.flushall(),
     "CONFIG SET": lambda c, _, __: c.config_set("appendfsync", "no"),
-    "ACL SETUSER": lambda c, _, __: c.execute_command("ACL", "SETUSER", "me", "+@all"),
-    "SHUTDOWN": lambda c, _, __: c.execute_command("SHUTDOWN", "NOSAVE"),
-    "MONITOR": lambda c, _, __: c.execute_command("MONITOR"),
+    "ACL SETUSER": lambda c, _, __: c.execute_command("ACL", "SETUSER", "me", "+@all"),  # type: ignore[no-untyped-call]
+    "SHUTDOWN": lambda c, _, __: c.execute_command("SHUTDOWN", "NOSAVE"),  # type: ignore[no-untyped-call]
+    "MONITOR": lambda c, _, __: c.execute_command("MONITOR"),  # type: ignore[no-untyped-call]
     "KEYS": lambda c, _, __: c.keys("*"),
     "foreign key": lambda c, _, __: c.hset("another-program", "a", "b"),
 }
@@ -107,7 +108,7 @@ def test_nobody_deletes_configures_or_runs_code(
         ATTEMPTS[name](clients[who], keys.events(goal_id, who), goal_id)
 
 
-PROMOTION = {
+PROMOTION: dict[Any, Any] = {
     "type": "decided", "writer": "evaluator", "role": "evaluator", "agent": "evaluator-1",
     "to": "promoted", "body": "{}",
 }  # fmt: skip
