@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from contracts import records
-from contracts.canonical import canonical
+from contracts.canonical import canonical, text_digest
 from contracts.contract import goal_limits
 from contracts.guard_context import holdout_passes
 from contracts.labels import target_met
@@ -352,6 +352,7 @@ def item_fields(state: GoalState, item: ItemState) -> dict[str, Expected]:
         "hyp": item.hypothesis_id or "",
         "title": hypothesis.title if hypothesis else item.title,
         "family": hypothesis.mechanism_family if hypothesis else "",
+        "text": text_digest(item.text) if item.kind == TodoKind.IDEA else "",
         "added_rev": _revision(item.added_revision) if hypothesis else "",
         "touched": _revision(item.touched),
         "ended_rev": _revision(item.ended_revision),
