@@ -128,9 +128,8 @@ local function budget_fields(c)
 end
 
 local function blocked_list(c, agent)
-  local list, total = {}, 0
+  local list, total = {}, redis.call('ZCARD', c.p .. ':leases')
   local held = redis.call('ZRANGE', c.p .. ':leases', 0, 9)
-  total = total + redis.call('ZCARD', c.p .. ':leases')
   for _, todo in ipairs(held) do
     local i = item_of(c, todo)
     if i and i.v.claimed_by ~= '' and i.v.claimed_by ~= agent then
@@ -272,7 +271,9 @@ local function decide(c, a, effect)
   lapse_due(c, {role = roles[1], agent = a.agent})
   if agent.v.claim ~= '' then
     local i = item_of(c, agent.v.claim)
-    if effect then
+    if not i or i.v.claimed_by ~= a.agent then
+      i = set(agent, 'claim', '') -- the todo is gone: nothing holds its agent up
+    elseif effect then
       i = resume(c, a, i)
     end
     if i then
@@ -381,10 +382,9 @@ local function enlist(c, a)
     check_incarnation(c, a)
   end
   set(agent, 'inc', a.inc)
-  set(agent, 'inc_host', a.host)
-  set(agent, 'inc_pid', a.pid)
-  set(agent, 'inc_start', a.start)
-  set(agent, 'inc_died', a.died or '')
+  for _, field in ipairs({'host', 'pid', 'start', 'died'}) do
+    set(agent, 'inc_' .. field, a[field] or '')
+  end
   set(agent, 'inc_until', c.now + num(c.goal, 'lease_ms'))
   return {'ok', agent.v.claim}
 end
