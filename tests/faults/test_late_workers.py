@@ -17,7 +17,7 @@ from contracts.store.connect import connect
 from contracts.words import StopReason
 from roles.drivers.base import Brief, DriverOutcome, DriverStatus
 from roles.goal.context import GoalContext
-from roles.lanes.ending import lane_processes, live_lanes
+from roles.lanes.ending import end_lanes, lane_processes, live_lanes
 from roles.steps import limits
 from tests.integration.test_whole_run import replayed, until_over
 from tests.steps import enlist, lane_of, step
@@ -256,6 +256,45 @@ def test_field_case_10_a_second_process_of_an_agent_is_refused(
     assert str(os.getpid()) in done.stderr
 
 
+DEADLY = """#!/bin/sh
+# the first idea kills whoever runs it: the worker is the parent of what keeps this command
+if grep -q hyp_0001 "$LABMATES_BRIEF"; then
+  keeper=$(ps -o ppid= -p $$ | tr -d ' ')
+  kill -9 $(ps -o ppid= -p "$keeper" | tr -d ' ')
+  sleep 600
+fi
+echo 6 > value.txt
+"""
+
+
+@pytest.mark.timeout(200)
+def test_field_case_11_a_todo_that_kills_its_workers_waits_and_the_others_are_done(
+    server_of_home: str, run_lanes: RunLanes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del server_of_home
+    monkeypatch.setenv("LABMATES_LEASE_S", "5")
+    changes = {name: CHANGES[name] for name in ("double", "best")}
+    repository = make_repository(
+        tmp_path / "repo", changes=changes, command=script(tmp_path, DEADLY)
+    )
+    context = make_goal(repository, "deadly-11")
+    running = run_lanes(context)
+    wait_until(
+        lambda: context.reader.item("todo_0002").get("state") == "promoted",
+        description="the other idea is promoted",
+        timeout_s=120,
+    )
+    assert running.given_up() == []
+    end_lanes(context, patience_s=20, tell=lambda _text: None)
+    item = context.reader.item("todo_0001")
+    assert (item["state"], item["gate"]) == ("needs_retry", "gate_0001")
+    said = labmates("gate", "show", "gate_0001", "--goal-id", "deadly-11").stdout
+    assert "This item has cost 3 recoveries in a row. Try it again?" in said
+    assert said.count("crash: executor-1 at fence") == 3
+    assert said.count("signal 9") == 3
+    replayed(context)
+
+
 # Hanging -----------------------------------------------------------------------------------------
 
 
@@ -272,7 +311,8 @@ class Hanging:
         )
         cls.child = subprocess.Popen(["python3", "-c", ignoring])
         assert brief.stop is not None
-        while not brief.stop():
+        bound = time.monotonic() + 20
+        while not brief.stop() and time.monotonic() < bound:
             time.sleep(0.02)
         cls.child.kill()
         cls.child.wait()

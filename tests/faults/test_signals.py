@@ -54,6 +54,9 @@ def test_field_case_46_storms_of_signals_at_random_moments_lose_no_item(
     wait_until(lambda: not running[-1].tend(), description="the lanes end", timeout_s=30)
     until_over(run_lanes(context), context)
     assert_sound(context, repository)
+    # a worker that died of a signal would have left its claim to be resumed
+    events = context.follower.by_revision.values()
+    assert [event.revision for event in events if event.action == "resume"] == []
 
 
 @pytest.mark.timeout(200)

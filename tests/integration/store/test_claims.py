@@ -14,6 +14,7 @@ import redis
 
 from contracts.errors import RefusedError
 from contracts.records import Gate
+from contracts.store import keys
 from contracts.store.connect import connect
 from contracts.store.reader import Reader
 from contracts.store.writer import Held, Writer
@@ -445,3 +446,24 @@ def test_field_case_5_there_is_no_lock_and_no_key_that_goes_by_itself(
     assert len(names) > 20
     assert [name for name in names if any_client.ttl(name) != -1] == []
     assert [name for name in names if "lock" in name.lower().replace("blocked", "")] == []
+
+
+def test_research_case_39_an_evaluator_is_called_by_evidence_and_by_nothing_else(
+    any_client: redis.Redis, goal_id: str
+) -> None:
+    agents = [("executor-1", "executor"), ("proposer-1", "proposer"), ("evaluator-1", "evaluator")]
+    goal = make_goal(any_client, goal_id, agents=agents)
+    add_items(goal, "proposer-1", [1])
+    held = take(goal, "executor-1")
+    start(goal, held)
+    wake = keys.wake(goal_id, "evaluator")
+    any_client.delete(wake)
+    assert try_take(goal, "evaluator-1") is None
+    held = replace(held, version=held.version + 1)
+    evidence = [("evidence_recorded", "{}")]
+    goal.advance(held, "evidence_recorded", records=evidence, commit=BASE)
+    assert any_client.llen(wake) == 1
+    evaluated = take(goal, "evaluator-1")
+    with pytest.raises(RefusedError) as refused:
+        goal.advance(evaluated, "evaluated")
+    assert refused.value.reason == "missing_record"
