@@ -174,10 +174,10 @@ def test_field_case_1_a_long_step_is_renewed_and_nobody_runs_it_again(
 
 
 @pytest.mark.timeout(200)
-def test_field_case_16_a_crash_is_noticed_with_the_lease_whatever_a_step_may_take(
+def test_field_case_49_nothing_that_the_agent_of_a_killed_worker_started_survives(
     server_of_home: str, run_lanes: RunLanes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also cases 47 (killed while it drains) and 49 (nothing that the agent started survives)."""
+    """The worker is killed while it drains (case 47), in a step that might take six hours (16)."""
     del server_of_home
     monkeypatch.setenv("LABMATES_LEASE_S", "1.5")
     text = SLOW_FIRST.replace(
@@ -241,6 +241,23 @@ def test_field_case_4_the_clock_says_that_a_lease_ended_and_any_role_gives_the_i
     lane_of(context, "curator-1").claim()
     assert context.reader.item("todo_0001")["state"] == "hypothesis_proposed"
     assert "ended" not in labmates("status", "--goal-id", "nobody-4").stdout
+
+
+def test_field_case_16_a_crash_is_noticed_with_the_lease_whatever_a_step_may_take(
+    server_of_home: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del server_of_home
+    monkeypatch.setenv("LABMATES_LEASE_S", "0.3")
+    repository = make_repository(
+        tmp_path / "repo", changes=ONE, parallel=2, attempt_timeout_s=21600
+    )
+    context = make_goal(repository, "crash-16")
+    prepare(context)
+    lane_of(context, "executor-1").claim()  # and it is heard of no more
+    begin = context.reader.now_ms()
+    other = lane_of(context, "executor-2")
+    wait_until(lambda: other.claim()["should_run"] == "1", description="the lease ends")
+    assert context.reader.now_ms() - begin < 300 + 1000
 
 
 def test_field_case_10_a_second_process_of_an_agent_is_refused(
