@@ -1,6 +1,6 @@
 """Refusals of the store as errors: each names the item, its state, what was asked, what is missing."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from contracts.errors import RefusedError, StoreForeignError
@@ -26,13 +26,8 @@ def refusal(
     """Turn a refusal of the store into its error; names item, state, transition, role, missing."""
     reason, missing = str(answer[1]), str(answer[2])
     more = as_dict(answer[3:])
-    if reason == "wrong_type":
-        return StoreForeignError(
-            "the store holds another program's keys under our names",
-            facts={"key": missing},
-            mend=[["redis-cli", "type", missing.split(" ", 1)[0]]],
-            hint="Use a database or a server of its own (LABMATES_STORE_URL).",
-        )
+    if reason in _OF_THEIR_OWN:
+        return _OF_THEIR_OWN[reason](missing, more)
     todo = str(values.get("todo") or "")
     agent = str(values.get("agent") or "")
     state = str(more.get("state") or "")
@@ -67,3 +62,34 @@ def refusal(
     if reason == "agent_unknown":
         mend = [["labmates", "agent", "list"]]
     return RefusedError(message, reason=reason, missing=missing, facts=facts, mend=mend)
+
+
+def _foreign(key: str, _more: Mapping[str, object]) -> StoreForeignError:
+    return StoreForeignError(
+        "the store holds another program's keys under our names",
+        facts={"key": key},
+        mend=[["redis-cli", "type", key.split(" ", 1)[0]]],
+        hint="Use a database or a server of its own (LABMATES_STORE_URL).",
+    )
+
+
+def _duplicate(hypothesis_id: str, more: Mapping[str, object]) -> RefusedError:
+    """Name the hypothesis that says the same, how it stands, and how it may be tried again."""
+    todo, state, gate = (str(more.get(name) or "") for name in ("same", "same_state", "gate"))
+    facts = {"item": f"{todo}, {hypothesis_id}, {state}"}
+    mend = [["labmates", "graph"]]
+    if gate:
+        facts["waits for"] = f"{gate}: approved, it is tried again"
+        mend = [["labmates", "gate", "show", gate]]
+    return RefusedError(
+        f"{hypothesis_id} says the same",
+        reason="duplicate",
+        missing=hypothesis_id,
+        facts=facts,
+        mend=mend,
+    )
+
+
+_OF_THEIR_OWN: Mapping[
+    str, Callable[[str, Mapping[str, object]], RefusedError | StoreForeignError]
+] = {"wrong_type": _foreign, "duplicate": _duplicate}

@@ -24,6 +24,8 @@ from roles.goal.context import GoalContext
 
 log = structlog.get_logger()
 
+_TICK_S = 0.25
+
 
 @dataclass(slots=True)
 class Stop:
@@ -139,7 +141,11 @@ class Lane:
             "role": self.title or str(self.role),
             "todo": self.held.todo_id if self.held else "",
             "since_ms": str(int(time.time() * 1000)),
+            "draining": "1" if self.stop.draining else "",
         }
+        self._tell(fields)
+
+    def _tell(self, fields: dict[str, str]) -> None:
         key = keys.lane(self.context.goal_id, self.agent_id)
         with contextlib.suppress(Exception):  # a view that is late harms nobody
             self.context.writer.client.hset(key, mapping=fields)  # type: ignore[arg-type]
@@ -161,11 +167,20 @@ class Lane:
     # The lease ----------------------------------------------------------------------------------
 
     def start_lease(self, every_s: float) -> None:
-        """Renew the incarnation and its claim every `every_s` seconds until `end_lease`."""
+        """Renew the incarnation and its claim every `every_s` seconds until `end_lease`.
+
+        The same thread says that the lane drains, which its step may not for a while.
+        """
 
         def renew() -> None:
-            while not self._ended.wait(every_s):
-                self.renew()
+            due, said = time.monotonic() + every_s, False
+            while not self._ended.wait(min(every_s, _TICK_S)):
+                if self.stop.draining and not said:
+                    said = True
+                    self._tell({"draining": "1"})
+                if time.monotonic() >= due:
+                    due = time.monotonic() + every_s
+                    self.renew()
 
         self._thread = threading.Thread(target=renew, name="lease", daemon=True)
         self._thread.start()

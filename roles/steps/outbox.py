@@ -25,6 +25,9 @@ log = structlog.get_logger()
 LOST = frozenset({"stale_fence", "not_claimed"})
 """Refusals which say that the claim is over."""
 
+_ELSEWHERE = frozenset({"store_changed", "goal_unknown"})
+"""Refusals which say that the store is not the one of the claim; the result waits on."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
@@ -104,7 +107,7 @@ def deliver(lane: Lane, finished: Finished) -> Reply:
         if error.reason in LOST:
             _settle(lane, finished, error.message)
             lane.drop()
-        else:
+        elif error.reason not in _ELSEWHERE:
             _set_aside(lane, finished)
         raise
     _place(lane, finished).unlink(missing_ok=True)

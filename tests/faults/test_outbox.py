@@ -10,10 +10,11 @@ import pytest
 
 from contracts.events import RetryRecorded, StaleResultRejected
 from contracts.store.connect import connect
+from roles.drivers.base import Brief, DriverOutcome
 from roles.goal.context import GoalContext
 from roles.lanes.ending import live_lanes
 from tests.integration.test_whole_run import replayed, until_over
-from tests.steps import killed_before_delivery, lane_of, step
+from tests.steps import KilledError, killed_before_delivery, lane_of, step
 from tests.support import wait_until
 from tests.tiny import CHANGES, RunLanes, git, make_goal, make_repository
 
@@ -47,7 +48,6 @@ def lead_to(context: GoalContext, wanted: str) -> None:
 @pytest.mark.parametrize(
     "case",
     [
-        ("baseline", "evaluator-1", "double", "closed"),
         ("evidence", "executor-1", "double", "evidence_recorded"),
         ("retry", "executor-1", "nothing", "needs_retry"),
         ("evaluation", "evaluator-1", "double", "supported"),
@@ -56,13 +56,27 @@ def lead_to(context: GoalContext, wanted: str) -> None:
     ],
     ids=lambda case: case[0],
 )
-def test_a_result_of_a_worker_killed_before_delivery_is_delivered_by_its_next_life(
+def test_research_case_32_a_killed_worker_s_result_is_delivered_by_its_next_life_and_once(
     server_of_home: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     case: tuple[str, str, str, str],
 ) -> None:
     del server_of_home
+    assert_delivered_by_next_life(tmp_path, monkeypatch, case)
+
+
+def test_research_case_33_the_baseline_that_was_paid_for_is_adopted_not_measured_again(
+    server_of_home: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del server_of_home
+    case = ("baseline", "evaluator-1", "double", "closed")
+    assert_delivered_by_next_life(tmp_path, monkeypatch, case)
+
+
+def assert_delivered_by_next_life(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: tuple[str, str, str, str]
+) -> None:
     kind, agent, title, then = case
     changes = {"nothing": {"value.txt": "1\n"}, "overfit": {"value.txt": "1.5\n"}, **CHANGES}
     repository = make_repository(tmp_path / "repo", changes={title: changes[title]})
@@ -80,6 +94,32 @@ def test_a_result_of_a_worker_killed_before_delivery_is_delivered_by_its_next_li
     assert context.reader.goal().get("holdouts", "0") == questions
     assert files_of(context) == files_of(context, "refused") == []
     replayed(context)
+
+
+class Interrupted:
+    """A driver that dies with its worker, its edits not yet committed."""
+
+    @staticmethod
+    def run(brief: Brief) -> DriverOutcome:
+        """Edit and die."""
+        (brief.worktree / "value.txt").write_text("1300 lines\n")
+        raise KilledError
+
+
+def test_research_case_36_edits_of_a_worker_that_died_are_kept_in_a_ref(
+    server_of_home: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del server_of_home
+    repository = make_repository(tmp_path / "repo", changes={"double": CHANGES["double"]})
+    context = make_goal(repository, "edits")
+    lead_to(context, "evidence")
+    with monkeypatch.context() as patch:
+        patch.setattr("roles.steps.executing.get_driver", lambda _name: Interrupted)
+        with pytest.raises(KilledError):
+            step(lane_of(context, "executor-1", "1"))
+    assert step(lane_of(context, "executor-1", "2")) == "evidence_recorded"
+    assert git(repository, "show", "labmates/edits/salvage/1:value.txt") == "1300 lines\n"
+    assert git(repository, "show", "labmates/edits/hyp_0001/1:value.txt") == "2\n"
 
 
 def overfit(repository: Path) -> None:

@@ -130,9 +130,8 @@ local function budget_fields(c)
 end
 
 local function blocked_list(c, agent)
-  local list, total = {}, 0
+  local list, total = {}, redis.call('ZCARD', c.p .. ':leases')
   local held = redis.call('ZRANGE', c.p .. ':leases', 0, 9)
-  total = total + redis.call('ZCARD', c.p .. ':leases')
   for _, todo in ipairs(held) do
     local i = item_of(c, todo)
     if i and i.v.claimed_by ~= '' and i.v.claimed_by ~= agent then
@@ -274,8 +273,10 @@ local function decide(c, a, effect)
   lapse_due(c, {role = roles[1], agent = a.agent})
   if agent.v.claim ~= '' then
     local i = item_of(c, agent.v.claim)
-    -- a claim of another role is resumed by the call that is made in it
-    if effect and ((a.role or '') == '' or a.role == i.v.claim_role) then
+    if not i or i.v.claimed_by ~= a.agent then
+      i = set(agent, 'claim', '') -- the todo is gone: nothing holds its agent up
+    elseif effect and ((a.role or '') == '' or a.role == i.v.claim_role) then
+      -- a claim of another role is resumed by the call that is made in it
       i = resume(c, a, i)
     end
     if i then

@@ -94,7 +94,8 @@ end
 local function add_hypothesis(c, a, source)
   local texts = hash(c, c.p .. ':texts')
   if texts.v[a.text] ~= '' and texts.v[a.text] ~= a.todo then
-    refuse('duplicate', texts.v[a.text])
+    local same = item_of(c, hash(c, c.p .. ':hyps').v[texts.v[a.text]])
+    refuse('duplicate', texts.v[a.text], same and {same = same.id, same_state = same.v.state, gate = same.v.gate})
   end
   local n = num(c.goal, 'hypothesis_count') + 1
   add(c.goal, 'hypothesis_count', 1)

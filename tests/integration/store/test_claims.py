@@ -4,6 +4,8 @@ import json
 import random
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -12,10 +14,13 @@ import redis
 
 from contracts.errors import RefusedError
 from contracts.records import Gate
+from contracts.store import keys
+from contracts.store.connect import connect
 from contracts.store.reader import Reader
-from contracts.store.writer import Writer
+from contracts.store.writer import Held, Writer
 from contracts.words import Stream
 from tests.goals import BASE, HASH, NUMBERS, OPERATOR, add_items, make_goal, take, try_take
+from tests.scenario import Scenario
 from tests.support import rounds, wait_until
 
 CLAIMER = """
@@ -341,3 +346,124 @@ def start(goal: Writer, held: object) -> None:
         base_rev=base,
         base_commit=BASE,
     )
+
+
+def test_field_case_23_a_quarantined_item_is_named_and_offered_again(goal: Writer) -> None:
+    add_items(goal, "proposer-1", [1])
+    for life in range(3):
+        take(goal, "executor-1", f"life-{life}")
+    assert try_take(goal, "executor-1", "life-3") is None
+    again = take(goal, "proposer-1")
+    with pytest.raises(RefusedError) as refused:
+        goal.propose(
+            again,
+            body="{}",
+            text_digest=f"{goal.goal_id}-0",
+            rank=1.0,
+            rank_reason="",
+            title="again",
+            family="f",
+            cursor="1",
+        )
+    said = refused.value
+    assert (said.reason, said.missing) == ("duplicate", "hyp_0001")
+    assert said.facts["item"] == "todo_0001, hyp_0001, hypothesis_proposed"
+    assert said.mend == [["labmates", "gate", "show", "gate_0001"]]
+
+
+def when_free(goal: Writer, agent: str) -> Held:
+    """Claim as soon as there is something."""
+    reader = Reader(goal.client, goal.goal_id)
+    wait_until(
+        lambda: reader.should_run(agent)["should_run"] == "1", description="something is free"
+    )
+    return take(goal, agent, "new")
+
+
+def test_field_case_7_a_killed_worker_s_claim_comes_back_under_another_name(goal: Writer) -> None:
+    add_items(goal, "proposer-1", [1])
+    first = take(goal, "executor-1")  # and nothing is ever heard of it again
+    begin = Reader(goal.client, goal.goal_id).now_ms()
+    again = when_free(goal, "executor-2")
+    assert again.todo_id == first.todo_id
+    assert Reader(goal.client, goal.goal_id).now_ms() - begin < 300 + 500
+
+
+def test_field_case_8_a_role_never_holds_more_than_it_can_start_now(goal: Writer) -> None:
+    todos = add_items(goal, "proposer-1", [1, 2, 3, 4, 5])
+    taken = [take(goal, "executor-1").todo_id for _ in range(5)]
+    assert taken == [todos[0]] * 5
+    assert list(Reader(goal.client, goal.goal_id).leases()) == [todos[0]]
+
+
+def test_field_case_14_one_of_many_who_notice_an_ended_lease_records_it(
+    goal: Writer, any_server_url: str
+) -> None:
+    add_items(goal, "proposer-1", [1])
+    held = take(goal, "executor-1")
+    reader = Reader(goal.client, goal.goal_id)
+    wait_until(
+        lambda: reader.leases()[held.todo_id] <= reader.now_ms(), description="the lease ends"
+    )
+    begin = threading.Barrier(8)
+
+    def notice(number: int) -> str:
+        with connect(any_server_url) as client:
+            begin.wait()
+            agent = ("executor-2", "proposer-1", "baseline-1")[number % 3]
+            answer = Writer(client, goal.goal_id).claim(agent_id=agent, incarnation="test")
+            return str(answer["reason"])
+
+    with ThreadPoolExecutor(8) as pool:
+        said = list(pool.map(notice, range(8)))
+    assert len(said) == 8
+    ended = [
+        fields["fence"]
+        for stream in (Stream.EXECUTOR, Stream.PROPOSER, Stream.EVALUATOR)
+        for _, fields in reader.entries(stream)
+        if fields["type"] == "lease_expired"
+    ]
+    assert ended == [str(held.fence)]
+
+
+def test_field_case_17_a_late_release_leaves_the_second_owner_its_claim(goal: Writer) -> None:
+    add_items(goal, "proposer-1", [1])
+    first = take(goal, "executor-1", "one")
+    second = when_free(goal, "executor-2")
+    with pytest.raises(RefusedError) as refused:
+        goal.release(first, "stopped")
+    assert refused.value.reason == "not_claimed"
+    assert refused.value.message == "todo_0001 is claimed by executor-2, not by executor-1"
+    item = Reader(goal.client, goal.goal_id).item(first.todo_id)
+    assert (item["claimed_by"], item["fence"]) == ("executor-2", str(second.fence))
+
+
+def test_field_case_5_there_is_no_lock_and_no_key_that_goes_by_itself(
+    any_client: redis.Redis, goal_id: str
+) -> None:
+    Scenario(any_client, goal_id).open().play()
+    names = [str(key) for key in any_client.keys(f"{{{goal_id}}}*")]
+    assert len(names) > 20
+    assert [name for name in names if any_client.ttl(name) != -1] == []
+    assert [name for name in names if "lock" in name.lower().replace("blocked", "")] == []
+
+
+def test_research_case_39_an_evaluator_is_called_by_evidence_and_by_nothing_else(
+    any_client: redis.Redis, goal_id: str
+) -> None:
+    agents = [("executor-1", "executor"), ("proposer-1", "proposer"), ("evaluator-1", "evaluator")]
+    goal = make_goal(any_client, goal_id, agents=agents)
+    add_items(goal, "proposer-1", [1])
+    held = take(goal, "executor-1")
+    start(goal, held)
+    wake = keys.wake(goal_id, "evaluator")
+    any_client.delete(wake)
+    assert try_take(goal, "evaluator-1") is None
+    held = replace(held, version=held.version + 1)
+    evidence = [("evidence_recorded", "{}")]
+    goal.advance(held, "evidence_recorded", records=evidence, commit=BASE)
+    assert any_client.llen(wake) == 1
+    evaluated = take(goal, "evaluator-1")
+    with pytest.raises(RefusedError) as refused:
+        goal.advance(evaluated, "evaluated")
+    assert refused.value.reason == "missing_record"
