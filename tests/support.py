@@ -11,9 +11,9 @@ from pathlib import Path
 _STRESS = bool(os.environ.get("LABMATES_STRESS"))
 
 
-def rounds(whole: int) -> int:
-    """Give the size of a test marked `stress`: `whole` under make stress, else a tenth of it."""
-    return whole if _STRESS else max(1, whole // 10)
+def rounds(whole: int, *, part: int = 10) -> int:
+    """Give the size of a test marked `stress`: `whole` under make stress, else a part of it."""
+    return whole if _STRESS else max(1, whole // part)
 
 
 def wait_until(

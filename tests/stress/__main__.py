@@ -25,11 +25,8 @@ from contracts.store.connect import connect
 from contracts.store.embedded import ensure_server, server_status, stop_server
 from contracts.store.reader import Reader
 from tests.stress.agents import Spec, run
-from tests.stress.audit import Audit, audit_goal, read_logs
+from tests.stress.audit import BY_OPERATOR, Audit, audit_goal, read_logs
 from tests.support import wait_until
-
-LINE_BYTES = 55
-"""Of a line of the logs, about: how much is done is watched by size, and counted by the audit."""
 
 FORK = multiprocessing.get_context("fork")
 
@@ -50,6 +47,8 @@ class Load:
     stops: int = 0
     crashes: int = 0
     servers_killed: int = 0
+    done: int = 0
+    read: dict[Path, int] = field(default_factory=dict)
 
     def start(self) -> None:
         """Start every process."""
@@ -62,22 +61,31 @@ class Load:
         process.start()
         return process
 
-    def bytes_logged(self) -> int:
-        """Tell how much was acknowledged so far."""
-        return sum(path.stat().st_size for path in self.spec.folder.glob("*.log"))
+    def count(self) -> int:
+        """Count the steps that were acknowledged so far, in what the logs have grown by."""
+        for path in self.spec.folder.glob("*.log"):
+            with path.open("rb") as file:
+                file.seek(self.read.get(path, 0))
+                text = file.read()
+            self.read[path] = self.read.get(path, 0) + len(text)
+            operator = sum(text.count(f" {name} ".encode()) for name in BY_OPERATOR)
+            self.done += text.count(b"\n") - operator
+        return self.done
 
     def over(self) -> bool:
-        """Tell whether enough was done."""
+        """Tell whether enough was done, or the file `stop` asks for the end."""
+        if (self.spec.folder / "stop").exists():
+            return True
         if self.server_kills:
             return self.servers_killed >= self.server_kills
-        return self.bytes_logged() >= self.steps * LINE_BYTES
+        return self.count() >= self.steps
 
     def drive(self) -> None:
         """Let faults happen until enough was done, then let the processes end."""
         kill_at = time.monotonic() + self.kill_every_s
         server_at = time.monotonic() + 0.5
         while not self.over():
-            time.sleep(0.02)
+            time.sleep(0.02)  # faults have their moments, and nobody else tells them
             now = time.monotonic()
             self._tend(now)
             if self.kill_every_s and now >= kill_at:
@@ -109,6 +117,8 @@ class Load:
     def _strike(self, now: float) -> None:
         position = self.draw.randrange(len(self.lives))
         pid = self.lives[position].pid or 0
+        if not self.lives[position].is_alive():
+            return
         if position in self.stopped or self.draw.random() < 0.8:
             self.kills += 1
             os.kill(pid, signal.SIGKILL)
@@ -121,8 +131,8 @@ class Load:
         home = self.spec.home
         if home is None:
             return
-        before = self.bytes_logged()
-        wait_until(lambda: self.bytes_logged() > before, description="writes", timeout_s=60)
+        before = self.count()
+        wait_until(lambda: self.count() > before, description="writes", timeout_s=60)
         pid = server_status(home).pid
         if pid is None:
             return

@@ -23,7 +23,7 @@ from contracts.canonical import canonical
 from contracts.contract import MAX_ATTEMPTS_CLAMP, ResearchContract
 from contracts.errors import RefusedError, StoreError
 from contracts.store import keys
-from contracts.store.connect import connect, wait_for_answer
+from contracts.store.connect import connect, wait_for_answer, with_retries
 from contracts.store.decision import as_dict
 from contracts.store.embedded import ensure_server
 from contracts.store.reader import Reader
@@ -453,7 +453,7 @@ def contract_digest(contract: ResearchContract) -> str:
 
 def run(spec: Spec) -> None:
     """Play goals until `stop` is there, or all of them are over."""
-    client = connect(spec.url)
+    client = with_retries(lambda: connect(spec.url), url=spec.url)
     draw = random.Random(f"{spec.seed} {spec.number} {spec.life}")
     playing: list[Light] = []
     opened = first_goal(spec)
