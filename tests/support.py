@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 # Read once: fixtures take every LABMATES_ variable away from the tests.
@@ -29,11 +29,18 @@ def wait_until(
 
 
 def start_python(
-    code: str, *args: str, env: Mapping[str, str] | None = None
+    code: str, *args: str, env: Mapping[str, str] | None = None, before: Sequence[str] = ()
 ) -> "subprocess.Popen[str]":
-    """Start this Python on `code` with pipes on all three streams; end it with `communicate`."""
+    """Start this Python on `code` with pipes on all three streams; end it with `communicate`.
+
+    Args:
+        code: What it runs.
+        args: Its arguments.
+        env: Added to the environment.
+        before: A program that starts it, with its arguments.
+    """
     return subprocess.Popen(
-        [sys.executable, "-c", code, *args],
+        [*before, sys.executable, "-c", code, *args],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

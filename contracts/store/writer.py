@@ -13,8 +13,9 @@ import redis
 from contracts.errors import RefusedError, StoreForeignError
 from contracts.ids import new_operation_id
 from contracts.store import keys
-from contracts.store.connect import translate, with_retries
+from contracts.store.connect import BLOCK_LIMIT_S, translate, with_retries
 from contracts.store.decision import Reply, as_dict
+from contracts.store.library import other_library, source
 
 Body = str
 TypedBody = tuple[str, Body]
@@ -61,9 +62,10 @@ class Writer:
 
         Raises:
             RefusedError: The store refused, and nothing was written.
+            StoreForeignError: The store has another version of the function library by now.
             StoreError: The store could not be reached, or refuses writes.
         """
-        flat: list[str] = []
+        flat: list[str] = ["lib", source()[1]]
         if operation:
             flat += ["op", new_operation_id()]
         for key, value in values.items():
@@ -78,9 +80,13 @@ class Writer:
         return answer
 
     def blocking_pop(self, key: str, seconds: float) -> bool:
-        """Take one wake token, waiting up to `seconds` for it; True if there was one."""
+        """Take one wake token, waiting up to `seconds` for it; True if there was one.
+
+        The wait always ends: 0 means for ever to a server, and so does less than 1 ms to an old one.
+        """
+        finite = min(max(seconds, 0.01), BLOCK_LIMIT_S)
         try:
-            found = self.client.blpop([key], timeout=seconds)
+            found = self.client.blpop([key], timeout=finite)
         except redis.RedisError as error:
             raise translate(error, url=self.url) from error
         return found is not None
@@ -273,6 +279,8 @@ def refusal(
             mend=[["redis-cli", "type", missing.split(" ", 1)[0]]],
             hint="Use a database or a server of its own (LABMATES_STORE_URL).",
         )
+    if reason == "other_library":
+        return other_library(missing)
     todo = str(values.get("todo") or "")
     agent = str(values.get("agent") or "")
     state = str(more.get("state") or "")

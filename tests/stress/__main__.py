@@ -195,12 +195,16 @@ def main() -> int:
     parser.add_argument("--appendfsync", choices=["always", "everysec"], default="always")
     parser.add_argument("--lease-ms", type=int, default=3000)
     parser.add_argument("--url", help="a server that runs already, instead of one of its own")
+    parser.add_argument(
+        "--folder", type=Path, help="for the logs; a file `stop` in it ends the load"
+    )
     asked = parser.parse_args()
     root = Path(tempfile.mkdtemp(prefix="lm-", dir="/tmp"))
-    (root / "run").mkdir(mode=0o700)
-    os.environ["XDG_RUNTIME_DIR"] = str(root / "run")
     home = None if asked.url else root / "home"
-    folder = root / "logs"
+    if home is not None:
+        (root / "run").mkdir(mode=0o700)
+        os.environ["XDG_RUNTIME_DIR"] = str(root / "run")
+    folder = asked.folder or root / "logs"
     folder.mkdir()
     print(f"seed {asked.seed}, {root}", file=sys.stderr, flush=True)
     wrongs = ["the run ended early"]
@@ -236,7 +240,7 @@ def main() -> int:
     finally:
         if home is not None:
             stop_server(home)
-        if not wrongs:
+        if not wrongs or asked.folder:
             shutil.rmtree(root)
     return 1 if wrongs else 0
 

@@ -13,6 +13,7 @@ import json
 import os
 import random
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -26,6 +27,7 @@ from contracts.store import keys
 from contracts.store.connect import connect, wait_for_answer, with_retries
 from contracts.store.decision import as_dict
 from contracts.store.embedded import ensure_server
+from contracts.store.library import ensure_library
 from contracts.store.reader import Reader
 from contracts.store.writer import Held, Writer
 from contracts.words import EndReason, Reason, Role, State, Stream, Verdict
@@ -490,9 +492,13 @@ def run(spec: Spec) -> None:
                 playing.append(light.open())
             elif not moved:
                 playing[0].writer.blocking_pop(keys.wake(playing[0].goal_id, "executor"), 0.02)
-        except StoreError:
+        except StoreError as error:
+            with (spec.folder / "outages.txt").open("a") as file:
+                file.write(f"{error.code} {error.message} {error.mend}\n")
             start = partial(ensure_server, spec.home) if spec.home else None
             wait_for_answer(client, stop=stop.exists, start=start)
+            with suppress(StoreError):
+                ensure_library(client)
 
 
 def turns(light: Light, draw: random.Random) -> int:
