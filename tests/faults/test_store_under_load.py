@@ -15,6 +15,7 @@ from contracts.store.embedded import server_status
 from contracts.store.home import socket_path
 from contracts.store.writer import Writer
 from tests.faults.proxy import proxy_before
+from tests.goals import OPERATOR, make_goal
 from tests.stress.background import under_load
 from tests.support import start_python, wait_until
 
@@ -36,7 +37,7 @@ def test_replies_that_come_late_or_are_cut_in_the_middle_apply_each_write_once(
     place = short_path / "proxy"
     with (
         proxy_before(socket_path(store_home), place, seed=seed) as proxy,
-        under_load(f"unix://{place}", tmp_path / "load", seed=seed) as load,
+        under_load(f"unix://{place}", tmp_path / "load", seed=seed, lease_ms=60_000) as load,
     ):
         proxy.cut = 0.02
         load.goes_on(300)
@@ -47,6 +48,8 @@ def test_replies_that_come_late_or_are_cut_in_the_middle_apply_each_write_once(
         load.goes_on(50)
     assert proxy.cuts > 5
     assert load.report["acknowledged"] > 400
+    # a write that was applied twice would meet its own effect, and be refused as a late one
+    assert (load.report["late"], load.report["expired"]) == (0, 0)
 
 
 def test_a_stopped_server_is_waited_for_and_nothing_is_doubled(
@@ -78,11 +81,15 @@ def test_functions_that_are_flushed_under_load_are_loaded_again(
 def test_nothing_is_written_through_another_version_of_the_library(
     client: redis.Redis, server_of_home: str, tmp_path: Path, seed: int
 ) -> None:
+    mine = make_goal(client, "mine", agents=[])
     code, digest = library.source()
     other = code.replace(digest, "f" * 64)
     with under_load(server_of_home, tmp_path / "load", seed=seed) as load:
         client.function_load(other, replace=True)
         wait_until(lambda: "another version" in load.outages(), description="a refusal")
+        with pytest.raises(StoreForeignError) as refused:
+            mine.pause(operator=OPERATOR, value=True, note="", body="{}")
+        assert refused.value.mend == [["labmates", "store", "upgrade"]]
         stands = {key: client.dump(key) for key in client.keys("*")}
         already = load.outages().count("\n")
         wait_until(lambda: load.outages().count("\n") > already + 3, description="more refusals")
