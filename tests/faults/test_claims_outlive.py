@@ -24,6 +24,9 @@ from tests.goals import BASE, add_items, make_goal, take, try_take
 from tests.support import start_python, wait_until
 
 LEASE_MS = 800
+MARGIN_S = 3.0
+"""For a machine that has much else to do."""
+
 EXECUTORS = [("executor-1", "executor"), ("executor-2", "executor"), ("proposer-1", "proposer")]
 
 
@@ -65,7 +68,7 @@ def test_field_case_7_what_a_killed_process_had_only_claimed_is_claimed_again_wi
     wait_until(
         lambda: try_take(goal, "executor-2", "two"),
         description="the item is claimed again",
-        timeout_s=LEASE_MS / 1000 + 0.5,
+        timeout_s=LEASE_MS / 1000 + MARGIN_S,
     )
     assert take(goal, "executor-2", "two").todo_id == todo
     assert kinds_of(goal).count("lease_expired") == 1
@@ -141,7 +144,8 @@ def say(process: "subprocess.Popen[str]", line: str) -> str:
 def test_field_case_19_leases_are_the_store_s_clock_whatever_the_workers_think(
     redis_client: redis.Redis, server_url: str, goal_id: str
 ) -> None:
-    goal = make_goal(redis_client, goal_id, agents=EXECUTORS, lease_ms=str(LEASE_MS))
+    lease_ms = 2 * LEASE_MS
+    goal = make_goal(redis_client, goal_id, agents=EXECUTORS, lease_ms=str(lease_ms))
     (todo,) = add_items(goal, "proposer-1", [1])
     with (
         under_clock("-10m", HOLD, server_url, goal_id) as late,
@@ -151,13 +155,15 @@ def test_field_case_19_leases_are_the_store_s_clock_whatever_the_workers_think(
         assert early.stdout is not None
         clocks = [float(each.stdout.readline()) for each in (late, early) if each.stdout]
         assert clocks[1] - clocks[0] > 19 * 60
-        ends = time.monotonic() + 3 * LEASE_MS / 1000
-        while time.monotonic() < ends:  # no false expiry, in three times the lease
+        ends = time.monotonic() + 2 * lease_ms / 1000
+        while time.monotonic() < ends:  # no false expiry, in twice the lease
             assert say(late, "renew") == "renewed"
             assert say(early, "ask") == "no"
-        now = time.monotonic()
-        wait_until(lambda: say(early, "ask") == todo, description="the lease ends", timeout_s=5)
-        assert time.monotonic() - now < LEASE_MS / 1000 + 0.5  # and no endless lease
+        wait_until(  # and no endless lease
+            lambda: say(early, "ask") == todo,
+            description="the lease ends",
+            timeout_s=lease_ms / 1000 + MARGIN_S,
+        )
     assert kinds_of(goal).count("lease_expired") == 1
 
 

@@ -20,6 +20,7 @@ exec {server} "$@"
 """
 
 
+@pytest.mark.timeout(400)
 def test_a_jump_of_the_server_s_clock_ends_claims_at_most(
     store_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

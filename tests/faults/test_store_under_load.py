@@ -19,6 +19,8 @@ from tests.goals import OPERATOR, make_goal
 from tests.stress.background import under_load
 from tests.support import start_python, wait_until
 
+pytestmark = pytest.mark.timeout(400)
+
 
 @pytest.fixture
 def seed() -> int:
