@@ -19,9 +19,13 @@ from tests.stress.audit import audit_goal
 GOAL = "damaged"
 
 
-@pytest.fixture
-def played(store_home: Path) -> Iterator[Path]:
+@pytest.fixture(params=["embedded", "redis"])
+def played(
+    store_home: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Path]:
     """Give the log of a goal that was played half through, its server stopped."""
+    if request.param == "redis":
+        monkeypatch.setenv("LABMATES_SERVER_BINARY", shutil.which("redis-server") or "redis-server")
     with connect(ensure_server(store_home)) as client:
         scenario = Scenario(client, GOAL).open()
         for _ in range(12):
@@ -52,7 +56,7 @@ def test_a_log_that_is_cut_anywhere_comes_back_as_whole_calls_and_the_loss_can_b
     shutil.copytree(data, copy)
     full = sound_revision(store_home)
     seen = set()
-    for _ in range(6):
+    for _ in range(4):
         stop_server(store_home)
         shutil.rmtree(data)
         shutil.copytree(copy, data)
