@@ -67,9 +67,14 @@ def test_a_log_that_is_cut_anywhere_comes_back_as_whole_calls_and_the_loss_can_b
         seen.add(revision)
         with connect(ensure_server(store_home)) as client:
             line = f"advance executor-1 todo_0001 1 {full}"
-            assert f"{GOAL}: lost: {line}" in audit_goal(Reader(client, GOAL), [line]).wrongs
+            reader = Reader(client, GOAL)
+            assert f"{GOAL}: lost: {line}" in audit_goal(reader, [line]).wrongs
+            scenario = Scenario(client, GOAL)
+            for agent_id in AGENTS:
+                scenario.claim(agent_id)
+            revision = int(reader.goal()["rev"])
         stop_server(store_home)
-        assert sound_revision(store_home) == revision  # what was rolled back stays so
+        assert sound_revision(store_home) == revision  # and what was rolled back stays so
     assert len(seen) > 1
 
 
