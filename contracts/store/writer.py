@@ -272,15 +272,8 @@ def refusal(
     """Turn a refusal of the store into its error; names item, state, transition, role, missing."""
     reason, missing = str(answer[1]), str(answer[2])
     more = as_dict(answer[3:])
-    if reason == "wrong_type":
-        return StoreForeignError(
-            "the store holds another program's keys under our names",
-            facts={"key": missing},
-            mend=[["redis-cli", "type", missing.split(" ", 1)[0]]],
-            hint="Use a database or a server of its own (LABMATES_STORE_URL).",
-        )
-    if reason == "other_library":
-        return other_library(missing)
+    if reason in {"wrong_type", "other_library"}:
+        return _foreign(reason, missing)
     todo = str(values.get("todo") or "")
     agent = str(values.get("agent") or "")
     state = str(more.get("state") or "")
@@ -315,3 +308,14 @@ def refusal(
     if reason == "agent_unknown":
         mend = [["labmates", "agent", "list"]]
     return RefusedError(message, reason=reason, missing=missing, facts=facts, mend=mend)
+
+
+def _foreign(reason: str, missing: str) -> StoreForeignError:
+    if reason == "other_library":
+        return other_library(missing)
+    return StoreForeignError(
+        "the store holds another program's keys under our names",
+        facts={"key": missing},
+        mend=[["redis-cli", "type", missing.split(" ", 1)[0]]],
+        hint="Use a database or a server of its own (LABMATES_STORE_URL).",
+    )

@@ -212,7 +212,7 @@ def main() -> int:
         url = asked.url or ensure_server(home, appendfsync=asked.appendfsync)
         os.environ["LABMATES_APPENDFSYNC"] = asked.appendfsync
         goals = f"stress-{asked.seed:x}"
-        spec = Spec(url, home, folder, 0, asked.processes, goals, 0, asked.lease_ms, asked.seed)
+        spec = Spec(url, home, folder, 0, asked.processes, goals, asked.lease_ms, asked.seed)
         draw = random.Random(asked.seed)
         load = Load(spec, asked.steps, asked.kill_every, asked.server_kills, draw)
         begin = time.monotonic()

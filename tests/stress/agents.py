@@ -21,7 +21,7 @@ from typing import Any
 
 from contracts import records as rec
 from contracts.canonical import canonical
-from contracts.contract import MAX_ATTEMPTS_CLAMP, ResearchContract
+from contracts.contract import MAX_ATTEMPTS_CLAMP
 from contracts.errors import RefusedError, StoreError
 from contracts.store import keys
 from contracts.store.connect import connect, wait_for_answer, with_retries
@@ -68,7 +68,6 @@ class Spec:
         number: Of the process, from 1.
         processes: How many there are.
         goals: The first part of the goals' ids.
-        goal_limit: How many goals are played; 0 for as many as it takes.
         lease_ms: Of the goals.
         seed: With the life, what all draws follow from.
         life: How often this process was started.
@@ -80,7 +79,6 @@ class Spec:
     number: int
     processes: int
     goals: str
-    goal_limit: int
     lease_ms: int
     seed: int
     life: int = 1
@@ -169,7 +167,7 @@ class Light(Scenario):
         self.life = f"p{spec.number}#{spec.life}"
         self.waits: dict[str, str] = {}
         self.recorded: dict[int, Verdict] = {}
-        self.digest = contract_digest(self.contract)
+        self.digest = self.contract.contract_hash()
 
     def open(self) -> "Light":
         """Bring the goal about, whoever else does so too, or died over it."""
@@ -445,16 +443,11 @@ def expect(refused: RefusedError, *reasons: str) -> None:
         raise refused
 
 
-def contract_digest(contract: ResearchContract) -> str:
-    """Give the contract's hash."""
-    return contract.contract_hash()
-
-
 # A process ---------------------------------------------------------------------------------------
 
 
 def run(spec: Spec) -> None:
-    """Play goals until `stop` is there, or all of them are over."""
+    """Play goals until the file `stop` is there."""
     client = with_retries(lambda: connect(spec.url), url=spec.url)
     draw = random.Random(f"{spec.seed} {spec.number} {spec.life}")
     playing: list[Light] = []
@@ -469,10 +462,7 @@ def run(spec: Spec) -> None:
                 moved += turns(light, draw)
                 if set(light.waits.values()) & OVER:
                     playing.remove(light)
-            more = not spec.goal_limit or opened < spec.goal_limit
-            if not playing and not more:
-                return
-            if more and not moved and len(playing) < PLAYED_AT_ONCE:
+            if not moved and len(playing) < PLAYED_AT_ONCE:
                 policy: dict[str, object] = {
                     "max_attempts": MAX_ATTEMPTS_CLAMP,
                     "max_parallel": 64,
