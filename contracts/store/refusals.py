@@ -5,6 +5,7 @@ from typing import Any
 
 from contracts.errors import RefusedError, StoreForeignError
 from contracts.store.decision import as_dict
+from contracts.store.library import other_library
 
 
 def no_permission(name: str, role: str, said: str) -> RefusedError:
@@ -73,6 +74,10 @@ def _foreign(key: str, _more: Mapping[str, object]) -> StoreForeignError:
     )
 
 
+def _replaced(digest: str, _more: Mapping[str, object]) -> StoreForeignError:
+    return other_library(digest)
+
+
 def _duplicate(hypothesis_id: str, more: Mapping[str, object]) -> RefusedError:
     """Name the hypothesis that says the same, how it stands, and how it may be tried again."""
     todo, state, gate = (str(more.get(name) or "") for name in ("same", "same_state", "gate"))
@@ -92,4 +97,4 @@ def _duplicate(hypothesis_id: str, more: Mapping[str, object]) -> RefusedError:
 
 _OF_THEIR_OWN: Mapping[
     str, Callable[[str, Mapping[str, object]], RefusedError | StoreForeignError]
-] = {"wrong_type": _foreign, "duplicate": _duplicate}
+] = {"wrong_type": _foreign, "other_library": _replaced, "duplicate": _duplicate}

@@ -12,8 +12,9 @@ import redis
 
 from contracts.ids import new_incarnation, new_operation_id
 from contracts.store import keys
-from contracts.store.connect import translate, with_retries
+from contracts.store.connect import BLOCK_LIMIT_S, translate, with_retries
 from contracts.store.decision import Reply, as_dict
+from contracts.store.library import source
 from contracts.store.refusals import no_permission, refusal
 
 Body = str
@@ -76,9 +77,10 @@ class Writer:
 
         Raises:
             RefusedError: The store refused, and nothing was written.
+            StoreForeignError: The store has another version of the function library by now.
             StoreError: The store could not be reached, or refuses writes.
         """
-        flat = ["op", new_operation_id()]
+        flat = ["lib", source()[1], "op", new_operation_id()]
         for key, value in values.items():
             flat += [key, str(value)]
 
@@ -104,9 +106,13 @@ class Writer:
         return answer
 
     def blocking_pop(self, names: Sequence[str], seconds: float) -> bool:
-        """Take one wake token of these lists, waiting up to `seconds`; True if there was one."""
+        """Take one wake token of these lists, waiting up to `seconds`; True if there was one.
+
+        The wait always ends: 0 means for ever to a server, and so does less than 1 ms to an old one.
+        """
+        finite = min(max(seconds, 0.01), BLOCK_LIMIT_S)
         try:
-            found = self.client.blpop(list(names), timeout=seconds)
+            found = self.client.blpop(list(names), timeout=finite)
         except redis.RedisError as error:
             raise translate(error, url=self.url) from error
         return found is not None

@@ -354,10 +354,14 @@ local function attempt(fn)
   error(answer)
 end
 
--- Runs `fn(c, a)`; commits what it changed, once per operation id.
+-- Runs `fn(c, a)`; commits what it changed, once per operation id. A caller that says which library
+-- it knows is served by that one only: it may have been replaced while the caller runs.
 local function writing(fn)
   return function(keys, args)
     local a = kv(args)
+    if a.lib and a.lib ~= LIBRARY_DIGEST then
+      return {'refused', 'other_library', LIBRARY_DIGEST}
+    end
     local c = open(keys)
     if not c then
       return NO_GOAL
