@@ -291,6 +291,13 @@ local function open(prefix)
   return c
 end
 
+-- A goal that was restored is another incarnation: what a worker knows of the old one is void.
+local function check_store(c, a)
+  if a.store and a.store ~= '' and c.goal.exists and a.store ~= c.goal.v.store then
+    refuse('store_changed', 'the store as it is since it was restored')
+  end
+end
+
 -- Gives what `fn` answers and true, or its refusal and false; any other error goes on.
 local function attempt(fn)
   local ok, answer = pcall(fn)
@@ -311,7 +318,10 @@ local function writing(fn)
     if a.op and a.op ~= '' and ops.v.op == a.op then
       return cjson.decode(ops.v.answer)
     end
-    local answer, done = attempt(function() return fn(c, a) end)
+    local answer, done = attempt(function()
+      check_store(c, a)
+      return fn(c, a)
+    end)
     if not done then
       return answer
     end
