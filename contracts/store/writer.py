@@ -131,7 +131,7 @@ class Writer:
         values: dict[str, object] = {
             "agent": operator,
             "contract_hash": contract_hash,
-            "store": new_incarnation(),
+            "born": new_incarnation(),
             "fields": len(numbers),
             "body1": bodies[0],
             "body2": bodies[1],

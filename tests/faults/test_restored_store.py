@@ -1,13 +1,26 @@
 """A store restored below running workers: they notice, join again, and finish."""
 
+import contextlib
+import os
+import signal
+import threading
 from pathlib import Path
 
 import pytest
+import redis
 
+from contracts.errors import StoreError
 from contracts.store.backup import collect, restore_goals
+from contracts.store.connect import connect
+from contracts.store.embedded import ensure_server, server_status, stop_server
+from contracts.store.library import ensure_library
+from contracts.store.reader import Reader, goal_ids
+from contracts.store.rebuild import diagnose
 from contracts.store.removal import drop_goal
 from projection.verify import verify
+from tests.integration.store.dumps import dump
 from tests.integration.test_whole_run import until_over
+from tests.scenario import Scenario
 from tests.support import wait_until
 from tests.tiny import CHANGES, RunLanes, make_goal, make_repository
 
@@ -61,3 +74,33 @@ def test_running_workers_notice_a_restored_store_and_go_on(
     }
     for agent in told:
         assert claims.get(agent, processes[agent]) == processes[agent]
+
+
+@pytest.mark.parametrize("delay_ms", [2, 12, 30])
+def test_a_restore_that_is_cut_off_leaves_the_whole_goal_or_nothing(
+    redis_client: redis.Redis, goal_id: str, short_path: Path, delay_ms: int
+) -> None:
+    saved = collect(Scenario(redis_client, goal_id).open().play().reader)
+    home = short_path / "other"
+    url = ensure_server(home)
+    pid = server_status(home).pid
+    assert pid
+    target = connect(url)
+    ensure_library(target)
+    killer = threading.Timer(delay_ms / 1000, os.kill, (pid, signal.SIGKILL))
+    killer.start()
+    with contextlib.suppress(StoreError):
+        restore_goals(target, [saved], url=url)
+    killer.join()
+    target.close()
+    try:
+        with connect(ensure_server(home)) as again:
+            found = dump(again, goal_id)
+            if found:
+                assert diagnose(Reader(again, goal_id)).findings == ()
+                assert collect(Reader(again, goal_id)).events == saved.events
+            restore_goals(again, [saved])
+            assert verify(Reader(again, goal_id)).exit_code() == 0
+            assert goal_ids(again) == [goal_id]
+    finally:
+        stop_server(home)

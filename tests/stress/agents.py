@@ -99,9 +99,9 @@ class LoggedWriter(Writer):
         super().__init__(client, goal_id, url=url)
         self.log = log
 
-    def call(self, name: str, values: Mapping[str, object], *, operation: bool = True) -> Any:
+    def call(self, name: str, values: Mapping[str, object]) -> Any:
         """Call, then log what was acknowledged."""
-        answer = super().call(name, values, operation=operation)
+        answer = super().call(name, values)
         todo, fence, revision = str(values.get("todo") or "-"), values.get("fence") or 0, 0
         if name == "claim":
             found = as_dict(answer)

@@ -343,6 +343,13 @@ end
 
 local NO_GOAL = {'refused', 'undeclared_key', 'the hash of a goal as the first key'}
 
+-- A goal that was restored is another incarnation: what a worker knows of the old one is void.
+local function check_store(c, a)
+  if a.store and a.store ~= '' and c.goal.exists and a.store ~= c.goal.v.store then
+    refuse('store_changed', 'the store as it is since it was restored')
+  end
+end
+
 -- Gives what `fn` answers, or its refusal; any other error goes on.
 local function attempt(fn)
   local ok, answer = pcall(fn)
@@ -372,6 +379,7 @@ local function writing(fn)
       return cjson.decode(known)
     end
     local answer = attempt(function()
+      check_store(c, a)
       local found = fn(c, a)
       if id ~= '' then
         c.op = {key = key, id = id, answer = cjson.encode(found)}

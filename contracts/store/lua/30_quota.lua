@@ -307,15 +307,7 @@ local function check_incarnation(c, a)
   end
 end
 
--- A goal that was restored is another incarnation: what a worker knows of the old one is void.
-local function check_store(c, a)
-  if a.store and a.store ~= '' and c.goal.exists and a.store ~= c.goal.v.store then
-    refuse('store_changed', 'the store as it is since it was restored')
-  end
-end
-
 local function claim(c, a)
-  check_store(c, a)
   check_incarnation(c, a)
   return decide(c, a, true)
 end
@@ -326,7 +318,6 @@ end
 
 -- The claim that the caller says it holds. The clock is not asked: only a written end ends a claim.
 local function held(c, a)
-  check_store(c, a)
   local i = item_of(c, a.todo or '')
   if not i then
     refuse('todo_unknown', a.todo)
@@ -357,7 +348,6 @@ local function and_next(c, a)
 end
 
 local function renew(c, a)
-  check_store(c, a)
   local agent = agent_of(c, a.agent)
   if agent.v.inc == a.inc and a.inc ~= '' then
     set(agent, 'inc_until', c.now + num(c.goal, 'lease_ms'))

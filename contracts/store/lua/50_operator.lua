@@ -14,7 +14,7 @@ local function create(c, a)
   end
   set(c.goal, 'status', 'created')
   set(c.goal, 'contract_hash', a.contract_hash)
-  set(c.goal, 'store', a.store or '')
+  set(c.goal, 'store', a.born or '')
   for n = 1, tonumber(a.fields) do
     set(c.goal, a['field' .. n], a['value' .. n])
   end

@@ -1,13 +1,15 @@
 """A goal's keys as they are, to be laid beside each other."""
 
+import json
 from typing import Any
 
 import redis
 
+from contracts.records import Gate
 from contracts.store import keys
 
 _FREE = {"inc", "inc_host", "inc_pid", "inc_start", "inc_until", "op", "answer", "rank_reason"}
-_FREE |= {"source_cursor", "store", "replay_of"}
+_FREE |= {"source_cursor", "store", "replay_of", "recoveries"}
 """What no event gives back (`contracts.expected`), and what scenarios do not tell the store."""
 
 
@@ -22,12 +24,17 @@ def derived(client: redis.Redis, goal_id: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name in map(str, client.scan_iter(match=f"{keys.prefix(goal_id)}:*")):
         kind = client.type(name)
-        if ":wake:" in name or ":lane:" in name or ":events:" in name:
+        if any(each in name for each in (":wake:", ":lane:", ":events:", ":ops:")):
             continue
         if kind == "hash":
             fields = {k: v for k, v in client.hgetall(name).items() if k not in _FREE}
-            rank = {"rank": float(fields["rank"])} if "rank" in fields else {}
-            found[name] = {k: v for k, v in fields.items() if v != "0"} | rank
+            more: dict[str, Any] = {}
+            if "rank" in fields:
+                more["rank"] = float(fields["rank"])
+            if "body" in fields:  # a gate, in whatever spelling
+                gate = json.dumps(json.loads(fields["body"])["gate"])
+                more["body"] = Gate.model_validate_json(gate)
+            found[name] = {k: v for k, v in fields.items() if v != "0"} | more
         elif kind == "zset":
             scores: Any = client.zrange(name, 0, -1, withscores=True)
             found[name] = {k: None if name.endswith(":leases") else v for k, v in scores}

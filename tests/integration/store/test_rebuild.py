@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import redis
 
+from contracts.canonical import chain_digest
 from contracts.errors import RefusedError
 from contracts.store import keys
 from contracts.store.rebuild import diagnose, rebuild
@@ -101,7 +102,9 @@ def test_members_types_and_strangers_are_mended(redis_client: redis.Redis, goal_
     assert verify(own.reader).sound
 
 
-@pytest.mark.parametrize("change", ["event gone", "event altered", "end cut", "stream gone"])
+@pytest.mark.parametrize(
+    "change", ["event gone", "event altered", "end cut", "stream gone", "end rewritten"]
+)
 def test_records_that_contradict_themselves_are_never_mended_away(
     redis_client: redis.Redis, goal_id: str, change: str
 ) -> None:
@@ -117,6 +120,14 @@ def test_records_that_contradict_themselves_are_never_mended_away(
     elif change == "end cut":
         redis_client.xdel(key, ids[-1])
         redis_client.hdel(keys.heads(goal_id), Stream.EVALUATOR)
+    elif change == "end rewritten":  # with a digest that fits; its head is there, another's is not
+        before_last, last = own.reader.entries(Stream.EVALUATOR)[-2:]
+        content = {k: v for k, v in last[1].items() if k != "digest"} | {"at": "1"}
+        digest = chain_digest(before_last[1]["digest"], content.items())
+        rewritten: dict[Any, Any] = content | {"digest": digest}
+        redis_client.xdel(key, last[0])
+        redis_client.xadd(key, rewritten, id=f"{last[0].split('-')[0]}-99")
+        redis_client.hdel(keys.heads(goal_id), Stream.CURATOR)
     else:
         redis_client.delete(key)
     redis_client.hset(keys.goal(goal_id), "cost", "7")
