@@ -48,8 +48,15 @@ class Stutter(store_writer.Writer):
         same = {**values, "op": new_operation_id()}
         send = super().call
         answers = [send(name, same) for _ in range(self.times)]
-        assert all(answer == answers[0] for answer in answers), f"{name} twice: {answers}"
+        assert all(timeless(answer) == timeless(answers[0]) for answer in answers), name
         return answers[0]
+
+
+def timeless(answer: Any) -> Any:
+    """Give a reply without the time it was made at."""
+    if isinstance(answer, list) and "now" in answer:
+        return [each for n, each in enumerate(answer) if answer[n - 1] != "now"]
+    return answer
 
 
 @dataclass

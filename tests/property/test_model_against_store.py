@@ -6,6 +6,7 @@ state. At the end of every example the faults stop, and fair work must end every
 """
 
 import random
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import pytest
@@ -87,7 +88,7 @@ def settle(both: Both) -> None:
     waiting = [
         f"{item.todo} is {item.state}"
         for item in model.items.values()
-        if item.state not in m.TERMINAL and not item.gate
+        if item.state not in m.TERMINAL and not item.gate and item.kind != "propose"
     ]
     assert waiting == [], "nobody comes for it"
     gated = any(not gate.verdict for gate in model.gates.values())
@@ -175,8 +176,6 @@ class Machine(RuleBasedStateMachine):
             real, mine = hand.real, hand.model
             self.both.late.append(hand)
             del self.both.hands[agent]
-            from dataclasses import replace
-
             hand.real = replace(real, version=real.version - 1)
             hand.model = replace(mine, version=mine.version - 1)
             step(self.both, hand, choice)
