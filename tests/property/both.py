@@ -20,6 +20,8 @@ from contracts.replay import apply
 from contracts.replay_state import GoalState
 from contracts.store import keys
 from contracts.store import writer as store_writer
+from contracts.store.decision import as_dict
+from contracts.store.reader import DerivedState, Reader
 from contracts.words import Role, Stream
 from projection.derived import READY, differences, goal_findings
 from tests.property import model as m
@@ -242,15 +244,15 @@ class Both:
         end = FAR if self.model.agents[agent].live else 1
         self.client.hset(keys.agent(self.goal_id, agent), "inc_until", str(end))
 
-    def crash(self, agent: str) -> None:
-        """Let an agent's process die, and start the next one."""
+    def crash(self, agent: str, *, known: bool = True) -> None:
+        """Let an agent's process die, and start the next one, which may know of the death."""
         before = self.process(agent)
         self.lives[agent] = self.lives.get(agent, 1) + 1
         if agent in self.hands:
             self.late.append(self.hands.pop(agent))
-        known = self.model.agents[agent].incarnation
         self.log.append(f"CRASH {before}")
-        self.enlist(agent, self.process(agent), known)
+        dead = self.model.agents[agent].incarnation if known else ""
+        self.enlist(agent, self.process(agent), dead)
 
     def release(self, agent: str, reason: str) -> None:
         """Let an agent give its claim back."""
@@ -363,8 +365,16 @@ class Both:
         """Compare everything."""
         self.sound = False
         model = self.model
+        batch = self.client.pipeline(transaction=False)
+        asking = Reader(batch, self.goal_id)
         for agent in ROSTER:
-            reply = self.reader.should_run(agent, brief=True)
+            asking.should_run(agent, brief=True)
+        for stream in Stream:
+            key = keys.events(self.goal_id, stream)
+            batch.xrange(key, min=f"({self.seen[stream]}" if stream in self.seen else "-")
+        answers = batch.execute()
+        for agent, answer in zip(ROSTER, answers, strict=False):
+            reply = as_dict(answer)
             self.compare_answer(agent, model.should_run(agent), reply)
             if not model.due:
                 assert reply["phase"] == model.phase()
@@ -389,7 +399,7 @@ class Both:
         assert {name: int(goal.get(name) or 0) for name in numbers(model)} == numbers(model)
         claims = {agent: fields.get("claim", "") for agent, fields in stored.agents.items()}
         assert claims == {agent: member.claim for agent, member in model.agents.items()}
-        self.compare_replay(stored)
+        self.compare_replay(stored, dict(zip(Stream, answers[len(ROSTER) :], strict=True)))
         for todo, state in self.ended.items():
             assert model.items[todo].state == state, f"{todo} left {state}"
         self.ended |= {
@@ -399,11 +409,11 @@ class Both:
             assert all(item.state in m.TERMINAL for item in model.hypotheses())
         self.sound = True
 
-    def compare_replay(self, stored: Any) -> None:
+    def compare_replay(self, stored: DerivedState, fresh: dict[Stream, Any]) -> None:
         """Replay what is new: no event breaks a rule, and derived state is what they give."""
         events = []
-        for stream in Stream:
-            for entry_id, fields in self.reader.entries(stream, after=self.seen.get(stream)):
+        for stream, entries in fresh.items():
+            for entry_id, fields in entries:
                 events.append(parse_entry(self.goal_id, stream, entry_id, fields))
                 self.seen[stream] = entry_id
         for event in sorted(events, key=lambda each: each.revision):
