@@ -144,11 +144,12 @@ class Protocol(Goal):
         item.in_lane = False
 
     def _to_promotion_gate(self, item: Item, source: str, fact: Fact) -> None:
+        del source
         item.in_lane = False
         if fact.holdout:
             item.holdout = fact.holdout
             self.touch(item)
-        if fact.holdout or source == "evaluated":
+        if fact.holdout or not self.limits.holdout_required:
             item.meets = fact.meets
         if self.limits.owner_gate:
             self.open_gate(item, "owner")
@@ -173,12 +174,12 @@ class Protocol(Goal):
         self.holdouts += 1
         item.questions += 1
 
-    def answer_holdout(self, claim: Held, verdict: str) -> None:
+    def answer_holdout(self, claim: Held, verdict: str, *, meets: bool) -> None:
         """Put the answer on record without a move."""
         item = self.held(claim)
         if item.state != "supported":
             raise No("wrong_state")
-        item.holdout = verdict
+        item.holdout, item.meets = verdict, meets
         self.touch(item)
 
     def propose(self, claim: Held, rank: float) -> str:

@@ -398,10 +398,16 @@ def classify(both: Both, hand: Hand, item: m.Item, choice: Choice) -> bool:
     if verdict != "improved":
         return move(both, hand, "contradicted")
     if choice.alone and not both.limits.holdout_required and not item.wants:
-        meets = both.play.speeds[both.reader.item(item.todo)["commit"]] * 0.96 >= 7.0
-        fact = m.Fact(meets=meets)
-        return move(both, hand, "promotion_gate", fact=fact, target_met="1" if meets else "")
+        return to_gate(both, hand, item)
     return move(both, hand, "supported")
+
+
+def to_gate(both: Both, hand: Hand, item: m.Item) -> bool:
+    """Go to the promotion gate on the dev measurement alone."""
+    commit = both.reader.item(item.todo).get("commit", "")
+    meets = both.play.speeds.get(commit, 1.0) * 0.96 >= 7.0
+    fact = m.Fact(meets=meets)
+    return move(both, hand, "promotion_gate", fact=fact, target_met="1" if meets else "")
 
 
 def holdout(both: Both, hand: Hand, item: m.Item, choice: Choice) -> bool:
@@ -409,7 +415,9 @@ def holdout(both: Both, hand: Hand, item: m.Item, choice: Choice) -> bool:
     limits, model = both.limits, both.model
     if item.doomed or item.wants or model.stale(item) or item.holdout == "fail":
         return sign(both, hand, item, "retired")
-    if not limits.holdout_required or item.holdout == "pass":
+    if not limits.holdout_required:
+        return to_gate(both, hand, item)
+    if item.holdout == "pass":
         return move(both, hand, "promotion_gate")
     fields = both.reader.item(item.todo)
     number = int(fields.get("attempt") or 1)
@@ -446,13 +454,14 @@ def holdout(both: Both, hand: Hand, item: m.Item, choice: Choice) -> bool:
         return (
             both.both(
                 f"{hand.name} records its held-out answer: {verdict}",
-                lambda: model.answer_holdout(hand.model, verdict),
+                lambda: model.answer_holdout(hand.model, verdict, meets=met(measured)),
                 lambda: both.writer.record(
                     hand.real,
                     "holdout_recorded",
                     body(holdout=answer),
                     status="measured",
                     holdout_pass=passed,
+                    target_met="1" if met(measured) else "",
                 ),
             )
             is not None

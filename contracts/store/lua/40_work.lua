@@ -255,7 +255,7 @@ local function advance(c, a)
   if to == 'retired' then
     end_item(c, i)
   end
-  if from == 'evaluated' and to == 'promotion_gate' then
+  if to == 'promotion_gate' and c.goal.v.holdout_required ~= '1' then
     set(i, 'target_met', a.target_met or '')
   end
   if to == 'promotion_gate' and c.goal.v.owner_gate == '1' then
@@ -312,6 +312,7 @@ local function record(c, a)
     local rev = write()
     set(i, 'holdout_rev', rev)
     set(i, 'holdout_pass', a.holdout_pass or '')
+    set(i, 'target_met', a.target_met or '')
     touch(i, rev)
     return {'ok', int(num(c.goal, 'rev'))}
   end
