@@ -275,7 +275,8 @@ class Goal:
                 return "classify"
             case "promotion_gate":
                 return "sign"
-        return "settle"
+            case _:
+                return "settle"
 
     def ready(self) -> dict[str, list[str]]:
         """Give each ready set in its order."""

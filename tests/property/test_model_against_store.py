@@ -23,7 +23,7 @@ from hypothesis.stateful import (
 
 from contracts.ids import new_operation_id
 from tests.property import model as m
-from tests.property.both import ROSTER, Both
+from tests.property.both import ROSTER, Both, Hand
 from tests.property.model_steps import MOVES
 from tests.property.work import VERDICTS, Choice, step
 from tests.support import rounds
@@ -42,15 +42,23 @@ CHOICES = st.builds(
     alone=st.booleans(),
     disagrees=st.sampled_from((False, False, True)),
     child=st.booleans(),
-    closes=st.sampled_from((False, False, False, True)),
+    closes=st.sampled_from((False,) * 9 + (True,)),
+)
+CLAIM_TROUBLE = (
+    "the process dies",
+    "evaluation_failed",
+    "stopped",
+    "it renews",
+    "the host is lost",
+    "a second process starts",
 )
 LIMITS = st.builds(
     m.Limits,
-    max_attempts=st.sampled_from((8, 6, 5, 3, 1)),
+    max_attempts=st.sampled_from((12, 8, 5, 3, 1)),
     max_parallel=st.sampled_from((2, 1, 3)),
     retries=st.integers(0, 1),
     low_water=st.sampled_from((4, 2, 1)),
-    holdouts=st.sampled_from((8, 1)),
+    holdouts=st.sampled_from((24, 8, 1)),
     holdout_required=st.sampled_from((True, True, False)),
     owner_gate=st.sampled_from((False, False, True)),
     stop=st.sampled_from(("queue_empty", "target")),
@@ -111,6 +119,20 @@ def settle(both: Both) -> None:
     assert model.lanes() == model.reserved() == 0
 
 
+def move_outside(both: Both, hand: Hand, which: int) -> None:
+    """Ask for a move that no row allows."""
+    item = both.model.items[hand.model.todo]
+    targets = sorted({to for _, to in MOVES if (item.state, to) not in MOVES})
+    if item.kind == "hypothesis":
+        to = targets[which % len(targets)]
+        found = both.both(
+            f"{hand.name}: {item.state} -> {to}",
+            lambda: both.model.move(hand.model, to, m.Fact()),
+            lambda: both.writer.advance(hand.real, to),
+        )
+        assert found is None
+
+
 class Machine(RuleBasedStateMachine):
     """Everything that may happen to a goal."""
 
@@ -118,7 +140,7 @@ class Machine(RuleBasedStateMachine):
     both: Both
     worked = 0
 
-    @initialize(limits=LIMITS, ahead=st.lists(CHOICES, max_size=24))
+    @initialize(limits=LIMITS, ahead=st.lists(CHOICES, max_size=8))
     def a_goal(self, limits: m.Limits, ahead: list[Choice]) -> None:
         self.both = Both(self.client, f"m-{new_operation_id()[:16]}", limits)
         for agent in sorted(ROSTER):
@@ -143,7 +165,7 @@ class Machine(RuleBasedStateMachine):
         self.worked += 1
         self.both.compare()
 
-    @rule(choices=st.lists(CHOICES, min_size=1, max_size=4))
+    @rule(choices=st.lists(CHOICES, min_size=1, max_size=2))
     def all_work(self, choices: list[Choice]) -> None:
         for choice in choices:
             turn(self.both, choice)
@@ -151,107 +173,79 @@ class Machine(RuleBasedStateMachine):
             self.both.compare()
 
     @precondition(lambda self: self.worked > 1)
-    @rule(which=WHICH)
-    def one_crashes(self, which: int) -> None:
+    @rule(which=WHICH, what=st.sampled_from(CLAIM_TROUBLE))
+    def trouble_with_a_claim(self, which: int, what: str) -> None:
         self.worked = 0
-        self.both.crash(self.one(which))
-        self.both.compare()
+        both, agent = self.both, self.one(which)
+        member = both.model.agents[agent]
+        if what == "the process dies":
+            both.crash(agent)
+        elif what == "the host is lost":
+            member.live = False
+            both.live(agent)
+            both.crash(agent, known=False)
+        elif what == "a second process starts":
+            other = both.process(agent) + "b"
+            member.live = True
+            both.live(agent)
+            assert not both.claim(agent, other=other)
+            assert not both.enlist(agent, other, "")
+        elif agent in both.hands and what == "it renews":
+            both.renew(agent)
+        elif agent in both.hands:
+            both.release(agent, what)
+        both.compare()
 
-    @precondition(lambda self: self.worked > 1)
-    @rule(which=WHICH)
-    def a_second_process_starts(self, which: int) -> None:
-        self.worked = 0
-        agent = self.one(which)
-        other = self.both.process(agent) + "b"
-        self.both.model.agents[agent].live = True
-        self.both.live(agent)
-        assert not self.both.claim(agent, other=other)
-        assert not self.both.enlist(agent, other, "")
-        self.both.compare()
-
-    @precondition(lambda self: self.worked > 1)
-    @rule(which=WHICH)
-    def a_host_is_lost(self, which: int) -> None:
-        self.worked = 0
-        agent = self.one(which)
-        self.both.model.agents[agent].live = False
-        self.both.live(agent)
-        self.both.crash(agent, known=False)
-        self.both.compare()
-
-    @precondition(lambda self: self.worked > 1 and self.both.hands)
+    @precondition(lambda self: self.worked > 0 and self.claimed())
     @rule(which=WHICH)
     def a_lease_ends(self, which: int) -> None:
         self.worked = 0
-        claimed = [item.todo for item in self.both.model.items.values() if item.claim]
-        if claimed:
-            self.both.expire(claimed[which % len(claimed)])
-            self.both.compare()
-
-    @precondition(lambda self: self.worked > 1 and self.both.hands)
-    @rule(which=WHICH, reason=st.sampled_from(("evaluation_failed", "stopped")))
-    def one_gives_up(self, which: int, reason: str) -> None:
-        self.worked = 0
-        self.both.release(self.one(which), reason)
+        claimed = self.claimed()
+        self.both.expire(claimed[which % len(claimed)])
         self.both.compare()
 
-    @precondition(lambda self: self.worked > 1 and self.both.hands)
-    @rule(which=WHICH)
-    def one_renews(self, which: int) -> None:
+    @precondition(lambda self: self.worked > 1 and (self.both.late or self.both.hands))
+    @rule(
+        which=WHICH,
+        choice=CHOICES,
+        what=st.sampled_from(("late", "late", "older version", "other role", "outside the table")),
+    )
+    def trouble_with_a_write(self, which: int, choice: Choice, what: str) -> None:
         self.worked = 0
-        self.both.renew(self.one(which))
-        self.both.compare()
+        both = self.both
+        if what == "late" and both.late:
+            step(both, both.late[-1 - which % len(both.late)], choice)
+        elif what == "outside the table" and both.hands:
+            move_outside(both, both.hands[self.one(which)], which)
+        elif both.hands:
+            hand = both.hands.pop(self.one(which))
+            more: dict[str, Any] = {"version": hand.model.version - 1}
+            if what == "other role":
+                more = {"role": "curator" if hand.model.role != "curator" else "executor"}
+            real, mine = replace(hand.real, **more), replace(hand.model, **more)
+            step(both, replace(hand, real=real, model=mine), choice)
+            if both.is_live(hand):
+                both.hands[hand.model.agent] = hand
+        both.compare()
 
-    @precondition(lambda self: self.worked > 1 and self.both.late)
-    @rule(which=WHICH, choice=CHOICES)
-    def a_late_write_comes(self, which: int, choice: Choice) -> None:
+    @precondition(lambda self: self.worked > 1)
+    @rule(which=WHICH, what=st.sampled_from(("opens", "opens", "pauses", "decides twice")))
+    def a_person_comes(self, which: int, what: str) -> None:
         self.worked = 0
-        step(self.both, self.both.late[-1 - which % len(self.both.late)], choice)
-        self.both.compare()
+        both = self.both
+        live = [item.todo for item in both.model.items.values() if item.state not in m.TERMINAL]
+        if what == "pauses":
+            both.pause(value=not both.model.paused)
+        elif what == "decides twice" and both.model.gates:
+            gates = sorted(both.model.gates)
+            both.decide(gates[which % len(gates)], accepted=True)
+        elif live and len(self.waiting()) < 2:
+            both.gate(live[-1 - which % len(live)], ("merge", "owner", "poison")[which % 3])
+        both.compare()
 
-    @precondition(lambda self: self.worked > 1 and self.both.hands)
-    @rule(which=WHICH, choice=CHOICES, odd=st.sampled_from(("version", "role")))
-    def an_odd_write_comes(self, which: int, choice: Choice, odd: str) -> None:
-        self.worked = 0
-        hand = self.both.hands.pop(self.one(which))
-        more: dict[str, Any] = {"version": hand.model.version - 1}
-        if odd == "role":
-            more = {"role": "curator" if hand.model.role != "curator" else "executor"}
-        odd_hand = replace(hand, real=replace(hand.real, **more), model=replace(hand.model, **more))
-        step(self.both, odd_hand, choice)
-        if self.both.is_live(hand):
-            self.both.hands[hand.model.agent] = hand
-        self.both.compare()
-
-    @precondition(lambda self: self.worked > 1 and self.both.hands)
-    @rule(which=WHICH, to=st.sampled_from(sorted({target for _, target in MOVES})))
-    def a_move_outside_the_table_comes(self, which: int, to: str) -> None:
-        self.worked = 0
-        hand = self.both.hands[self.one(which)]
-        item = self.both.model.items[hand.model.todo]
-        if (item.state, to) not in MOVES and item.kind == "hypothesis":
-            found = self.both.both(
-                f"{hand.name}: {item.state} -> {to}",
-                lambda: self.both.model.move(hand.model, to, m.Fact()),
-                lambda: self.both.writer.advance(hand.real, to),
-            )
-            assert found is None
-            self.both.compare()
-
-    @precondition(lambda self: self.worked > 1 and len(self.waiting()) < 2)
-    @rule(which=WHICH, kind=st.sampled_from(("merge", "owner", "poison")))
-    def the_person_opens_a_gate(self, which: int, kind: str) -> None:
-        self.worked = 0
-        todos = [
-            item.todo for item in self.both.model.items.values() if item.state not in m.TERMINAL
-        ]
-        self.both.gate((todos or ["todo_baseline"])[-1 - which % max(len(todos), 1)], kind)
-        self.both.compare()
-
-    @precondition(lambda self: self.worked > 1 and self.waiting())
+    @precondition(lambda self: self.worked > 0 and self.waiting())
     @rule(which=WHICH, accepted=st.sampled_from((True, True, False)))
-    def the_person_decides(self, which: int, accepted: bool) -> None:
-        self.worked = 0
+    def a_person_decides(self, which: int, accepted: bool) -> None:
         gates = self.waiting()
         gate = gates[which % len(gates)]
         # A refused baseline ends the goal's only way to begin: nobody's turn, ever.
@@ -259,25 +253,14 @@ class Machine(RuleBasedStateMachine):
         self.both.decide(gate, accepted=accepted or on_baseline)
         self.both.compare()
 
-    @precondition(lambda self: self.worked > 1 and self.both.model.gates and not self.waiting())
-    @rule(which=WHICH)
-    def the_person_decides_twice(self, which: int) -> None:
-        self.worked = 0
-        gates = sorted(self.both.model.gates)
-        self.both.decide(gates[which % len(gates)], accepted=True)
-        self.both.compare()
-
-    @precondition(lambda self: self.worked > 1)
-    @rule()
-    def the_person_pauses_or_resumes(self) -> None:
-        self.worked = 0
-        self.both.pause(value=not self.both.model.paused)
-        self.both.compare()
-
     def one(self, which: int) -> str:
         """Choose an agent, one with a claim if there is one."""
         agents = sorted(self.both.hands) or sorted(ROSTER)
         return agents[which % len(agents)]
+
+    def claimed(self) -> list[str]:
+        """List what is claimed."""
+        return [item.todo for item in self.both.model.items.values() if item.claim]
 
     def waiting(self) -> list[str]:
         """List the open gates."""
