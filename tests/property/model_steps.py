@@ -86,7 +86,8 @@ class Protocol(Goal):
         item = self.held(claim)
         self.check(item, claim, to)
         if (item.state, to) not in MOVES:
-            raise No("no_such_transition")
+            back = item.state == "frontier_selected" and to == "needs_retry"
+            raise No("not_writer" if back else "no_such_transition")
         role, needs = MOVES[item.state, to]
         if fact.holdout and item.state == "supported":
             needs = tuple(need for need in needs if need != "holdout")
