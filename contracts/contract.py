@@ -76,6 +76,10 @@ class Strategy(Record):
     selector: Literal["diagnostic", "balanced", "optimization"] = "balanced"
     stop: Literal["target", "queue_empty"] = "target"
     low_water: int = Field(default=4, ge=1, le=1000)
+    required_holdout_improvement_count: int = Field(default=0, ge=0, le=1000)
+    successor_source: Literal["proposer"] = "proposer"
+    unmet_target_rule: Literal["add_successor", "escalate"] = "add_successor"
+    no_followup_rule: Literal["record_and_escalate"] = "record_and_escalate"
 
 
 class Policy(Record):
@@ -136,5 +140,8 @@ def goal_limits(contract: ResearchContract) -> dict[str, str]:
         "owner_gate": int(policy.owner_gate),
         "deadline_s": policy.deadline_s,
         "max_cost": round(1_000_000 * policy.max_cost_usd),
+        "improvements_required": strategy.required_holdout_improvement_count,
+        "successors": int(strategy.unmet_target_rule == "add_successor"),
     }
-    return {name: str(limit) for name, limit in limits.items()} | {"stop": strategy.stop}
+    words = {"stop": strategy.stop, "direction": str(contract.evaluation.direction)}
+    return {name: str(limit) for name, limit in limits.items()} | words

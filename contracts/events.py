@@ -143,9 +143,11 @@ class Transitioned(Event):
 
 
 class SuccessorAdded(Event):
-    """The todo that an unmet target demands."""
+    """The todo that an unmet target demands; `record_revision` is the event that ended the cycle."""
 
     type: Literal["successor_added"]
+    after_todo_id: str
+    target_role: Role = Role.PROPOSER
     text: str = ""
 
 
@@ -268,7 +270,8 @@ class TodoAdded(Event):
 
     type: Literal["todo_added"]
     kind: str
-    text: str = ""
+    text: str = Field(default="", max_length=8000)
+    idea: records.Idea | None = None
 
 
 class Claimed(Event):
@@ -296,11 +299,13 @@ class LeaseExpired(Event):
 
 
 class StaleResultRejected(Event):
-    """A result came under an old fence and was refused."""
+    """A result came under an old fence and was refused; `result` says in a line what it was."""
 
     type: Literal["stale_result_rejected"]
     current_fence: int
     what: str = ""
+    result: str = ""
+    result_sha256: str = ""
 
 
 class Spent(Event):
@@ -311,12 +316,10 @@ class Spent(Event):
 
 
 class Reviewed(Event):
-    """A peer reviewed a decision."""
+    """A peer reviewed a terminal decision."""
 
     type: Literal["reviewed"]
-    decision_revision: int
-    verdict: Literal["approve", "reject", "needs_more_evidence"]
-    evidence_refs: tuple[str, ...] = ()
+    review: records.PeerReview
 
 
 class LoopRecorded(Event):

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 
 from contracts import records as rec
+from contracts.events import Assessed
 from contracts.guard_context import (
     Context,
     decision_of,
@@ -266,6 +267,18 @@ def _decided_values(ctx: Context, decision: rec.TerminalDecision) -> str | None:
     return None if decision.target_met == met else f"target_met {str(met).lower()}"
 
 
+def _is_contradicted(ctx: Context) -> bool:
+    """Tell whether a verdict, a held-out record or a peer's assessment speaks against the item."""
+    found = holdout_of(ctx)
+    measured = found is not None and found.measurement is not None
+    seen = (ctx.goal.events.get(revision) for revision in ctx.item.assessments)
+    return (
+        _verdict(ctx) in CONTRADICTING
+        or (measured and not holdout_passes(found, ctx.goal))
+        or any(isinstance(each, Assessed) and each.verdict == "falsifies" for each in seen)
+    )
+
+
 def _retirement_reason(ctx: Context) -> str | None:  # noqa: PLR0911 - one sentence per reason
     reason = ctx.signature.reason if ctx.signature else ctx.end_reason
     if not reason:
@@ -274,6 +287,8 @@ def _retirement_reason(ctx: Context) -> str | None:  # noqa: PLR0911 - one sente
         return "a reason for a retirement, not for a promotion"
     if reason == EndReason.OPERATOR_REJECTED:
         return None if ctx.item.doomed else "the operator's refusal"
+    if reason == EndReason.CONTRADICTED and not _is_contradicted(ctx):
+        return "a record that contradicts it"
     if reason == EndReason.DUPLICATE and ctx.signature is None:
         known = ctx.duplicate_of in ctx.goal.hypotheses
         return None if known else "the id of the equal hypothesis"

@@ -6,6 +6,7 @@ from pydantic import Field, model_validator
 
 from contracts.models import Number, Record, UtcTime
 from contracts.words import (
+    CAPABILITY_TOKENS,
     Direction,
     EndReason,
     EvalStatus,
@@ -257,6 +258,23 @@ class TerminalDecision(Record):
     target_met: bool = False
 
 
+class Recovery(Record):
+    """A claim that ended without its step: who held it, at which fence, and what is known of why.
+
+    `revision` is that of the event by which it ended; `detail` is what its holder or the lane of a
+    worker that died could still say, such as an exit code or the end of stderr.
+    """
+
+    revision: int
+    reason: str
+    agent_id: str
+    role: Role
+    incarnation: str = ""
+    fence: int
+    attempt: int | None = None
+    detail: str = ""
+
+
 class Gate(Record):
     """`operator_gate_v0`: what a person is asked, and what follows."""
 
@@ -266,6 +284,8 @@ class Gate(Record):
     after_yes: str = ""
     after_no: str = ""
     meanwhile: str = ""
+    recoveries: tuple[Recovery, ...] = ()
+    evidence_revision: int | None = None
 
 
 class GateDecision(Record):
@@ -285,14 +305,67 @@ class Approval(Record):
     uncalibrated: bool = False
 
 
+class PeerReview(Record):
+    """`auto_research_peer_review_v0`: a peer's word on a terminal decision.
+
+    `independent` is what the reviewer's side found at the time; nothing reads it.
+    """
+
+    schema_version: Literal["auto_research_peer_review_v0"] = "auto_research_peer_review_v0"
+    decision_revision: int = Field(ge=1)
+    evidence_revision: int = Field(ge=0, description="the item's, as the reviewer saw it")
+    verdict: Literal["approve", "reject", "needs_more_evidence"]
+    reason: str = Field(min_length=1, max_length=2000)
+    evidence_refs: tuple[str, ...] = ()
+    independent: bool | None = None
+
+
+class Idea(Record):
+    """What the proposer needs to turn a person's idea into a hypothesis."""
+
+    title: str = Field(min_length=1, max_length=48)
+    mechanism_family: str = Field(default="unnamed", min_length=1, max_length=60)
+    driver: str
+    change_ref: str | None = None
+
+
+class DeclaredRole(Record):
+    """A role beyond the four: it reads, and writes no event."""
+
+    name: str = Field(pattern=r"^[a-z][a-z0-9_]{0,62}$")
+    capability_token: str = Field(min_length=1, max_length=60)
+    primary_job: str = Field(min_length=1, max_length=500)
+    reads: tuple[Literal["graph", "frontier", "gates"], ...] = Field(min_length=1)
+    command: tuple[str, ...] = Field(min_length=1)
+    may_write: tuple[str, ...] = Field(default=(), max_length=0)
+    must_not: tuple[str, ...] = ()
+    timeout_s: Number = Field(default=60.0, gt=0, le=3600)
+
+    @model_validator(mode="after")
+    def _beyond_the_four(self) -> "DeclaredRole":
+        taken = {str(role) for role in Role} | {"operator", "quota"}
+        if self.name in taken or self.capability_token in set(CAPABILITY_TOKENS.values()):
+            msg = f"{self.name} ({self.capability_token}) is one of the four roles or writers"
+            raise ValueError(msg)
+        return self
+
+
 class AgentRegistration(Record):
-    """`agent_registration_v0`: an agent and the roles it may hold."""
+    """`agent_registration_v0`: an agent and the roles it may hold, or the one it declares."""
 
     schema_version: Literal["agent_registration_v0"] = "agent_registration_v0"
     agent_id: str
-    roles: tuple[Role, ...] = Field(min_length=1)
+    roles: tuple[Role, ...] = ()
     host: str = ""
     removed: bool = False
+    declaration: DeclaredRole | None = None
+
+    @model_validator(mode="after")
+    def _one_or_the_other(self) -> "AgentRegistration":
+        if bool(self.roles) == (self.declaration is not None):
+            msg = "roles, or the declaration of one role"
+            raise ValueError(msg)
+        return self
 
 
 class Spend(Record):

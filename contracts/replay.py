@@ -14,7 +14,7 @@ renewals are no events, so a lease is known only to last at least as long as its
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from contracts import replay_items, replay_signatures, replay_work
+from contracts import replay_items, replay_peers, replay_signatures, replay_work
 from contracts.events import (
     AgentRegistered,
     AnyEvent,
@@ -28,9 +28,16 @@ from contracts.events import (
     Resumed,
     TodoAdded,
 )
-from contracts.replay_items import BrokenRuleError, fail, item_of, refile, require, touch
+from contracts.replay_items import (
+    BrokenRuleError,
+    fail,
+    item_of,
+    recovered,
+    refile,
+    require,
+    touch,
+)
 from contracts.replay_state import (
-    CLOSED,
     OPEN,
     GateState,
     GoalState,
@@ -68,7 +75,8 @@ def _writers(event: AnyEvent) -> set[Writer]:
     if event.stream == Stream.OPERATOR or kind in _BIRTH:
         return {Writer.OPERATOR}
     if kind == EventType.GATE_OPENED:
-        return {Writer.QUOTA, Writer(event.stream)}
+        asks = event.stream in {Stream.CURATOR, Stream.EVALUATOR}
+        return {Writer.QUOTA, Writer(event.stream)} if asks else {Writer.QUOTA}
     return {Writer(event.stream)}
 
 
@@ -119,6 +127,9 @@ def _approved(state: GoalState, event: Approved) -> None:
 
 def _agent_registered(state: GoalState, event: AgentRegistered) -> None:
     found = event.registration
+    state.declared.pop(found.agent_id, None)
+    if found.declaration is not None and not found.removed:
+        state.declared[found.agent_id] = found.declaration
     if found.removed:
         require(found.agent_id not in state.claims, f"{found.agent_id} holds a claim")
         state.roster[found.agent_id] = ()
@@ -129,7 +140,10 @@ def _agent_registered(state: GoalState, event: AgentRegistered) -> None:
 def _todo_added(state: GoalState, event: TodoAdded) -> None:
     require(bool(event.todo_id) and event.todo_id not in state.items, "the todo exists already")
     todo_id = event.todo_id or ""
-    state.items[todo_id] = ItemState(todo_id, event.kind, OPEN, added_revision=event.revision)
+    item = ItemState(todo_id, event.kind, OPEN, added_revision=event.revision)
+    if event.kind == TodoKind.IDEA:
+        replay_peers.idea_added(state, item, event)
+    state.items[todo_id] = item
 
 
 def _paused(state: GoalState, event: Paused) -> None:
@@ -174,6 +188,8 @@ def _check_own_gate(state: GoalState, item: ItemState, event: GateOpened) -> Non
         require(wanted and item.state == State.PROMOTION_GATE, "no owner gate is due here")
     elif kind == GateKind.POISON:
         require(item.lapses > 0, "no recovery of this item came before")
+        said = [each.model_copy(update={"detail": ""}) for each in event.gate.recoveries]
+        require(said == item.recoveries, "the recoveries are not those that came before")
     elif kind == GateKind.DISAGREEMENT:
         require(item.declines > 0, "nobody declined a signature of this item")
         item.declines = 0
@@ -191,7 +207,7 @@ def _gate_decided(state: GoalState, event: GateDecided) -> None:
     gate.decision, gate.decided_revision = event.decision, event.revision
     gate.decided_by = event.agent_id
     item.gates.remove(gate.gate_id)
-    item.lapses = 0
+    recovered(item)
     if event.decision.verdict == "approved":
         limit = state.contract.policy.retries if state.contract else 0
         if gate.kind == GateKind.OWNER:
@@ -201,9 +217,7 @@ def _gate_decided(state: GoalState, event: GateDecided) -> None:
     elif item.kind == TodoKind.HYPOTHESIS:
         item.doomed = True
     else:
-        item.state = CLOSED
-        if item.kind == TodoKind.PROPOSE:
-            state.source_open = False
+        replay_items.shut(state, item)
     touch(item, event.revision)
     refile(state, item)
 
@@ -223,9 +237,9 @@ HANDLERS: Mapping[EventType, Callable[[GoalState, Any], None]] = {
     EventType.GATE_OPENED: _gate_opened,
     EventType.SIGNED: replay_signatures.signed,
     EventType.HYPOTHESIS_ADDED: replay_work.hypothesis_added,
-    EventType.ASSESSED: _noted,
+    EventType.ASSESSED: replay_peers.assessed,
     EventType.TRANSITIONED: replay_work.transitioned,
-    EventType.SUCCESSOR_ADDED: _noted,
+    EventType.SUCCESSOR_ADDED: replay_peers.successor_added,
     EventType.ATTEMPT_STARTED: replay_work.attempt_started,
     EventType.EVIDENCE_RECORDED: replay_work.evidence_recorded,
     EventType.RETRY_RECORDED: replay_work.retry_recorded,
@@ -247,9 +261,9 @@ HANDLERS: Mapping[EventType, Callable[[GoalState, Any], None]] = {
     EventType.SELECTED: replay_work.selected,
     EventType.RELEASED: replay_items.given_back,
     EventType.LEASE_EXPIRED: replay_items.given_back,
-    EventType.STALE_RESULT_REJECTED: _noted,
+    EventType.STALE_RESULT_REJECTED: replay_items.stale,
     EventType.SPENT: replay_work.spent,
-    EventType.REVIEWED: _noted,
+    EventType.REVIEWED: replay_peers.reviewed,
     EventType.LOOP_RECORDED: _noted,
 }
 
@@ -274,6 +288,8 @@ def apply(state: GoalState, event: AnyEvent) -> list[Violation]:
     state.revision = event.revision
     state.last_at = event.at
     found.extend(_orphans(state, event))
+    if what := replay_peers.unpaid(state, event):
+        found.append(_violation(event, what))
     try:
         _check_envelope(state, event)
         HANDLERS[EventType(event.type)](state, event)

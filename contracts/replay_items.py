@@ -3,6 +3,8 @@
 from typing import NoReturn
 
 from contracts import events as ev
+from contracts import records
+from contracts.canonical import text_digest
 from contracts.events import AnyEvent
 from contracts.replay_state import (
     CLOSED,
@@ -10,6 +12,7 @@ from contracts.replay_state import (
     ItemState,
     has_room,
     is_closed,
+    is_satisfied,
     ready_class,
 )
 from contracts.words import (
@@ -21,13 +24,29 @@ from contracts.words import (
 
 # Actions that begin something; a pause stops these alone.
 _BEGINS = (Action.SELECT, Action.CONFIRM, Action.PROPOSE, Action.MEASURE_BASELINE)
-_CHOSEN = ("stopped", "goal_paused", "goal_closed", "stale_base", "blocked_by_gate")
+_CHOSEN = (
+    "stopped",
+    "goal_paused",
+    "goal_closed",
+    "stale_base",
+    "blocked_by_gate",
+    "changed_since_read",
+)
 """Reasons to give a claim back that are no recovery."""
+
+SOURCES: dict[str, str] = {
+    TodoKind.PROPOSE: "source_empty",
+    TodoKind.SUCCESSOR: "no_follow_up",
+    TodoKind.IDEA: "no_follow_up",
+}
+"""The todos that hypotheses come out of, and why each closes when it has none."""
 
 # Ready set -> the actions of a claim out of it, and the role that makes it.
 _ACTIONS: dict[str, tuple[Role, tuple[Action, ...]]] = {
     "baseline": (Role.EVALUATOR, (Action.MEASURE_BASELINE,)),
     "propose": (Role.PROPOSER, (Action.PROPOSE,)),
+    "idea": (Role.PROPOSER, (Action.PROPOSE,)),
+    "successor": (Role.PROPOSER, (Action.PROPOSE,)),
     "settle": (Role.PROPOSER, (Action.REPROPOSE_OR_RETIRE,)),
     "cosign_proposer": (Role.PROPOSER, (Action.COSIGN,)),
     "cosign_evaluator": (Role.EVALUATOR, (Action.COSIGN,)),
@@ -140,6 +159,64 @@ def end_item(state: GoalState, item: ItemState, event: AnyEvent, reason: str | N
     attempt = state.attempt_of(item)
     if attempt is not None:
         attempt.outcome = item.state
+    end_cycle(state, item, event)
+
+
+def end_cycle(state: GoalState, item: ItemState, event: AnyEvent) -> None:
+    """With nothing left to do and the target unmet, the next event adds the successor."""
+    rule = state.contract.strategy.unmet_target_rule if state.contract else ""
+    left = state.live or state.source_open or state.successor or state.ideas
+    over = is_satisfied(state) or is_closed(state, event.at)
+    if rule == "add_successor" and state.baseline_revision and not left and not over:
+        state.owes_successor = (event.revision, item.todo_id)
+
+
+def shut(state: GoalState, item: ItemState) -> None:
+    """Close a todo that backs no hypothesis."""
+    item.state = CLOSED
+    if item.kind == TodoKind.PROPOSE:
+        state.source_open = False
+    elif item.kind == TodoKind.SUCCESSOR:
+        state.successor = ""
+    elif item.kind == TodoKind.IDEA:
+        state.ideas -= 1
+        digest = text_digest(item.text)
+        if state.texts.get(digest) == item.todo_id:
+            del state.texts[digest]
+
+
+def note_recovery(item: ItemState, event: AnyEvent, reason: str) -> None:
+    """A claim ended without its step; its holder is still known."""
+    item.lapses += 1
+    item.recoveries.append(
+        records.Recovery.model_validate(
+            {
+                "revision": event.revision,
+                "reason": reason,
+                "agent_id": item.claimed_by,
+                "role": item.claim_role,
+                "incarnation": item.incarnation,
+                "fence": item.fence,
+                "attempt": item.attempt,
+            }
+        )
+    )
+
+
+def recovered(item: ItemState) -> None:
+    """A step of the item ended well, or a person decided: the count begins anew."""
+    item.lapses = 0
+    item.recoveries.clear()
+
+
+def stale(state: GoalState, event: ev.StaleResultRejected) -> None:
+    """Take `stale_result_rejected`: its claim had ended, and it is on record once."""
+    item = item_of(state, event)
+    fence = event.fence or 0
+    live = item.fence == fence and item.claimed_by
+    require(0 < fence <= item.fence and not live, f"the claim at fence {fence} had not ended")
+    require(fence not in item.stale, f"the result at fence {fence} was refused already")
+    item.stale.append(fence)
 
 
 def move(item: ItemState, event: AnyEvent) -> None:
@@ -164,7 +241,7 @@ def claimed(state: GoalState, event: ev.Claimed) -> None:
     if event.action == Action.RESUME:
         require(item.claimed_by == event.agent_id, f"{event.agent_id} does not hold the item")
         require(event.role == item.claim_role, f"the claim is for the role {item.claim_role}")
-        item.lapses += 1
+        note_recovery(item, event, "crash")
     else:
         _check_new_claim(state, item, event)
         item.claimed_by, item.claim_role, item.action = event.agent_id, event.role, event.action
@@ -208,7 +285,7 @@ def given_back(state: GoalState, event: ev.Released | ev.LeaseExpired) -> None:
         require(ended, "the lease had not ended")
     elif event.reason not in {"blocked_by_gate", "crash"}:
         check_held(item, event)
-    if event.reason == "source_empty":
+    if event.version is not None and event.to_state is None:
         _close_source(state, item, event)
         return
     target = _way_back(item)
@@ -229,7 +306,7 @@ def given_back(state: GoalState, event: ev.Released | ev.LeaseExpired) -> None:
         state.attempts_reserved -= 1
         state.lanes -= 1
     if isinstance(event, ev.LeaseExpired) or event.reason not in _CHOSEN:
-        item.lapses += 1
+        note_recovery(item, event, event.reason or "")
     if running:
         touch(item, event.revision)
     free(state, item)
@@ -242,9 +319,11 @@ def _way_back(item: ItemState) -> str:
 
 
 def _close_source(state: GoalState, item: ItemState, event: AnyEvent) -> None:
-    require(item.kind == TodoKind.PROPOSE, "only the propose todo closes the source")
+    wanted = SOURCES.get(item.kind)
+    require(wanted and event.reason == wanted, "only a todo that proposes closes so")
     require(event.version == item.version + 1, f"version {event.version} after {item.version}")
-    state.source_open = False
-    item.state = CLOSED
+    shut(state, item)
     item.version += 1
     free(state, item)
+    if item.kind != TodoKind.SUCCESSOR:
+        end_cycle(state, item, event)

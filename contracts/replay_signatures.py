@@ -10,6 +10,7 @@ from contracts.replay_items import (
     held_item,
     leave_lane,
     move,
+    recovered,
     refile,
     require,
     unsign,
@@ -17,7 +18,7 @@ from contracts.replay_items import (
 from contracts.replay_state import Champion, GoalState, ItemState, standing_signature
 from contracts.replay_work import context
 from contracts.transitions import Rule, find_rule
-from contracts.words import EventType, Role, State
+from contracts.words import Direction, EventType, Role, State
 
 
 def decided(state: GoalState, event: ev.Decided) -> None:
@@ -57,7 +58,7 @@ def signed(state: GoalState, event: ev.Signed) -> None:
     if second:
         _move_by_two(state, item, event)
         return
-    item.lapses = 0
+    recovered(item)
     item.signed_to, item.signed_role = target, event.role
     item.signed_by, item.signed_revision = event.agent_id, event.revision
     item.signed_touched = item.touched
@@ -101,7 +102,7 @@ def _move_by_two(state: GoalState, item: ItemState, event: ev.Signed) -> None:
     attempt = state.attempt_of(item)
     decision = state.events[item.decided_revision]
     move(item, event)
-    item.lapses = 0
+    recovered(item)
     item.signatures.append(event.revision)
     reason = event.signature.reason
     if item.state == State.PROMOTED and isinstance(decision, ev.Decided):
@@ -115,9 +116,23 @@ def _move_by_two(state: GoalState, item: ItemState, event: ev.Signed) -> None:
             measured = attempt.evaluation.measurement
         if state.contract and target_met(measured, state.contract.evaluation):
             state.target_met = True
+        _count_improvement(state, decision.decision.value)
         for other in state.hypothesis_items():
             if other is not item:
                 refile(state, other)
     unsign(item)
     free(state, item)
     end_item(state, item, event, reason)
+
+
+def _count_improvement(state: GoalState, value: float | None) -> None:
+    """Count a promotion that beats the best accepted so far, in order of revision."""
+    if value is None:
+        return
+    down = state.contract is not None and (
+        state.contract.evaluation.direction == Direction.MINIMIZE
+    )
+    best = state.best_value
+    if best is None or (value < best if down else value > best):
+        state.improvements += 1
+        state.best_value = value

@@ -63,6 +63,9 @@ class ItemState:
     version: int = 1
     hypothesis_id: str | None = None
     hypothesis: records.Hypothesis | None = None
+    title: str = ""
+    text: str = ""
+    idea: records.Idea | None = None
     added_revision: int = 0
     touched: int = 0
     claimed_by: str = ""
@@ -81,7 +84,11 @@ class ItemState:
     wants_confirm: str = ""
     confirmations: int = 0
     retries: int = 0
+    reworks: int = 0
+    unchanged: bool = False
     lapses: int = 0
+    recoveries: list[records.Recovery] = field(default_factory=list)
+    stale: list[int] = field(default_factory=list)
     declines: int = 0
     holdouts: int = 0
     evidence_revision: int = 0
@@ -101,6 +108,8 @@ class ItemState:
     signatures: list[int] = field(default_factory=list)
     end_reason: EndReason | str | None = None
     ended_revision: int = 0
+    reviews: list[int] = field(default_factory=list)
+    assessments: list[int] = field(default_factory=list)
     last_moved: datetime | None = None
 
     @property
@@ -156,6 +165,13 @@ class GoalState:
     baseline_revision: int = 0
     champions: list[Champion] = field(default_factory=list)
     target_met: bool = False
+    improvements: int = 0
+    best_value: float | None = None
+    successor: str = ""
+    successor_count: int = 0
+    owes_successor: tuple[int, str] | None = None
+    ideas: int = 0
+    idea_count: int = 0
     live: int = 0
     attempts_used: int = 0
     attempts_reserved: int = 0
@@ -165,6 +181,7 @@ class GoalState:
     cost_micro_usd: int = 0
     texts: dict[str, str] = field(default_factory=dict)
     roster: dict[str, tuple[Role, ...]] = field(default_factory=dict)
+    declared: dict[str, records.DeclaredRole] = field(default_factory=dict)
     claims: dict[str, str] = field(default_factory=dict)
     items: dict[str, ItemState] = field(default_factory=dict)
     hypotheses: dict[str, str] = field(default_factory=dict)
@@ -198,6 +215,12 @@ class GoalState:
         return self.attempts.get(item.attempt) if item.attempt is not None else None
 
 
+def is_satisfied(state: GoalState) -> bool:
+    """Tell whether the target is met, by its value and by the improvements asked for."""
+    required = state.contract.strategy.required_holdout_improvement_count if state.contract else 0
+    return state.target_met and state.improvements >= required
+
+
 def is_closed(state: GoalState, at: datetime) -> bool:
     """Tell whether the goal takes no more attempts at a time of the store's clock."""
     contract = state.contract
@@ -211,7 +234,7 @@ def is_closed(state: GoalState, at: datetime) -> bool:
         and at >= state.approved_at + timedelta(seconds=policy.deadline_s)
     )
     return (
-        (contract.strategy.stop == "target" and state.target_met)
+        (contract.strategy.stop == "target" and is_satisfied(state))
         or state.attempts_used >= policy.max_attempts
         or late
         or (limit_usd > 0 and state.cost_micro_usd >= round(limit_usd * 1_000_000))
@@ -235,8 +258,9 @@ def phase_of(state: GoalState, at: datetime) -> Phase | None:
         return None
     if not state.baseline_revision:
         return Phase.BASELINE
-    if state.live == 0 and (is_closed(state, at) or not state.source_open):
-        return Phase.DONE if state.target_met else Phase.ESCALATE
+    empty = not state.source_open and not state.successor and not state.ideas
+    if state.live == 0 and (is_closed(state, at) or empty):
+        return Phase.DONE if is_satisfied(state) else Phase.ESCALATE
     return Phase.ITERATE
 
 

@@ -9,6 +9,7 @@ from contracts.guards import Context, first_missing, holdout_problem, verdict_ta
 from contracts.labels import measurement_problem
 from contracts.models import Record
 from contracts.replay_items import (
+    SOURCES,
     check_held,
     end_item,
     fail,
@@ -17,12 +18,14 @@ from contracts.replay_items import (
     item_of,
     leave_lane,
     move,
+    recovered,
     require,
+    shut,
     touch,
 )
-from contracts.replay_state import CLOSED, AttemptState, Champion, GoalState, ItemState
-from contracts.transitions import Rule, find_rule
-from contracts.words import Action, EventType, Split, State, TodoKind, Writer
+from contracts.replay_state import CLOSED, OPEN, AttemptState, Champion, GoalState, ItemState
+from contracts.transitions import GUARD_REWORKS, Rule, find_rule
+from contracts.words import Action, EventType, Split, State, StopReason, TodoKind, Writer
 
 STEP_RECORDS = frozenset(
     {
@@ -108,13 +111,13 @@ def transitioned(state: GoalState, event: ev.Transitioned) -> None:
         _check_outcome(state, item, target)
     start = next((each for each in state.pending if isinstance(each, ev.AttemptStarted)), None)
     move(item, event)
-    item.lapses = 0
+    recovered(item)
     attempt = state.attempt_of(item)
     if start is not None and target == State.ATTEMPT_RUNNING:
         _begin(state, item, start)
         attempt = state.attempt_of(item)
     if target == State.NEEDS_RETRY:
-        item.retries += 1
+        _count_retry(state, item, attempt, event)
     elif target == State.SUPPORTED:
         item.retries = 0
         if source == State.PROMOTION_GATE:
@@ -129,6 +132,25 @@ def transitioned(state: GoalState, event: ev.Transitioned) -> None:
     if target == State.RETIRED:
         end_item(state, item, event, event.end_reason)
     free(state, item)
+
+
+def _count_retry(
+    state: GoalState, item: ItemState, attempt: AttemptState | None, event: ev.Transitioned
+) -> None:
+    """Count a rework of the guard, or an attempt without a score; the second unchanged is the last."""
+    found = attempt.evaluation or attempt.retry if attempt else None
+    said = found.stop_reason if found else None
+    given = event.reason or None
+    require(given in {None, said}, f"the reason {said} of its record, not {given}")
+    if attempt is not None and attempt.evaluation is not None and given == StopReason.GUARD_REWORK:
+        require(item.reworks < GUARD_REWORKS, f"{GUARD_REWORKS} reworks were made")
+        item.reworks += 1
+        return
+    item.retries += 1
+    if given in {StopReason.NO_CHANGE, StopReason.HOOK_BLOCKED}:
+        if item.unchanged and state.contract is not None:
+            item.retries = max(item.retries, state.contract.policy.retries + 1)
+        item.unchanged = True
 
 
 def _mark(attempt: AttemptState, event: ev.Transitioned) -> None:
@@ -193,7 +215,7 @@ def hypothesis_added(state: GoalState, event: ev.HypothesisAdded) -> None:
     if parent is None:
         fail(f"{event.agent_id} holds no claim to propose under")
     check_held(parent, event)
-    source = State.CONTRACT_READY if parent.kind == TodoKind.PROPOSE else State(parent.state)
+    source = State.CONTRACT_READY if parent.kind in SOURCES else State(parent.state)
     require(event.from_state == source, f"the claim proposes out of {source}")
     rule = find_rule(source, State.HYPOTHESIS_PROPOSED, signed=False)
     if rule is None or Writer.PROPOSER not in rule.writers:
@@ -204,7 +226,10 @@ def hypothesis_added(state: GoalState, event: ev.HypothesisAdded) -> None:
     require(event.version == 1 and event.to_state == State.HYPOTHESIS_PROPOSED, "version 1")
     digest = text_digest(event.hypothesis.hypothesis)
     equal = state.texts.get(digest)
-    require(equal is None, f"the same text as {equal}")
+    require(equal in {None, parent.todo_id}, f"the same text as {equal}")
+    if parent.kind == TodoKind.IDEA:
+        same = digest == text_digest(parent.text)
+        require(same and event.hypothesis.source == "person", "the text of the idea, a person's")
     todo_id, hypothesis_id = event.todo_id or "", event.hypothesis_id or ""
     state.texts[digest] = hypothesis_id
     require(todo_id and todo_id not in state.items, "a new todo id")
@@ -222,9 +247,24 @@ def hypothesis_added(state: GoalState, event: ev.HypothesisAdded) -> None:
     state.hypotheses[hypothesis_id] = todo_id
     state.families.setdefault(event.hypothesis.mechanism_family, []).append(hypothesis_id)
     state.live += 1
-    if parent.kind == TodoKind.PROPOSE:
-        parent.lapses = 0
+    if parent.kind in SOURCES:
+        recovered(parent)
+        _used(state, parent)
         free(state, parent)
+
+
+def _used(state: GoalState, parent: ItemState) -> None:
+    """Close a todo that gave its hypothesis; a successor that did opens the source again."""
+    if parent.kind == TodoKind.PROPOSE:
+        return
+    shut(state, parent)
+    parent.version += 1
+    if parent.kind == TodoKind.SUCCESSOR:
+        state.source_open = True
+        source = state.items.get("todo_propose")
+        if source is not None and source.state == CLOSED:
+            source.state = OPEN
+            source.version += 1
 
 
 def attempt_started(state: GoalState, event: ev.AttemptStarted) -> None:

@@ -75,6 +75,7 @@ class TodoKind(StrEnum):
     COSIGN = "cosign"
     SUCCESSOR = "successor"
     REVIEW = "review"
+    IDEA = "idea"
 
 
 class HypothesisStatus(StrEnum):
@@ -217,6 +218,14 @@ class EvalStatus(StrEnum):
     INCONCLUSIVE = "inconclusive"
 
 
+class FindingStatus(StrEnum):
+    """What decision and peer review say together; derived on every read, never stored."""
+
+    CONFIRMED = "confirmed"
+    REFUTED = "refuted"
+    TENTATIVE = "tentative"
+
+
 class FailureKind(StrEnum):
     """Why evidence is negative, or gives no score."""
 
@@ -303,13 +312,15 @@ _ANY_ROLE = (
 )
 
 # Which event may stand in which stream. `gate_opened` stands in the proposer's and the executor's
-# stream only as the selection's own (kind `poison` or `disagreement`).
+# stream only as the selection's own (kind `poison` or `disagreement`). `successor_added` is the word of
+# whichever role ended the cycle.
 STREAM_EVENTS: dict[Stream, tuple[EventType, ...]] = {
     Stream.CURATOR: (
         EventType.GOAL_CREATED,
         EventType.CONTRACT_PROPOSED,
         EventType.BOUNDARY_NOTED,
         EventType.SIGNED,
+        EventType.SUCCESSOR_ADDED,
         *_ANY_ROLE,
     ),
     Stream.PROPOSER: (
@@ -336,6 +347,7 @@ STREAM_EVENTS: dict[Stream, tuple[EventType, ...]] = {
         EventType.TRANSITIONED,
         EventType.SIGNED,
         EventType.DECIDED,
+        EventType.SUCCESSOR_ADDED,
         EventType.LOOP_RECORDED,
         *_ANY_ROLE,
     ),

@@ -208,7 +208,8 @@ def _progress(view: View, row: AttemptRow) -> str:
 
 
 def _lane_lines(state: GoalState, view: View) -> list[Text]:
-    lanes = sorted(view.lanes, key=lambda lane: (_ORDER.index(lane.roles[0]), lane.agent_id))
+    place = {str(role): number for number, role in enumerate(_ORDER)}
+    lanes = sorted(view.lanes, key=lambda lane: (place.get(lane.roles[0], 9), lane.agent_id))
     lines = []
     for lane in lanes:
         what = inert(_does(state, view, lane))
@@ -235,7 +236,8 @@ def _does(state: GoalState, view: View, lane: LaneRow) -> str:
         return known[Reason(lane.doing)]
     if lane.doing and lane.doing not in set(Reason):
         return lane.doing
-    return _waits(state, view, lane.roles[0])
+    first = lane.roles[0]
+    return _waits(state, view, Role(first)) if first in _ORDER else "the next revision"
 
 
 def _waits(state: GoalState, view: View, role: Role) -> str:

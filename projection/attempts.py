@@ -3,6 +3,7 @@
 from typing import Any
 
 from contracts import records
+from contracts.findings import finding_of
 from contracts.replay_state import AttemptState, GoalState
 from contracts.text import NONE, cut, inert, plain, score, with_interval
 from projection.rows import AttemptRow, attempt_row
@@ -87,6 +88,7 @@ def detail(state: GoalState, attempt: AttemptState, *, unit: str) -> list[str]:
         f"branch     {inert(row.branch)}",
         f"commit     {row.commit[:12] or NONE}, base {row.base_commit[:12]}",
         f"boundary   {_boundary(row)}",
+        *_finding(state, attempt),
         *_ended(attempt),
         "",
         f"dev        {spread_text(row.dev, unit)}",
@@ -123,6 +125,15 @@ def _ended(attempt: AttemptState) -> list[str]:
         ends.append(f"ended by {inert(manifest.ended_by)}")
     lines = [f"exit_code  {', '.join(ends)}"]
     return [*lines, f"log        {inert(manifest.log_ref)}"] if manifest.log_ref else lines
+
+
+def _finding(state: GoalState, attempt: AttemptState) -> list[str]:
+    """Say what decision and peer reviews make of it, where this attempt is the one decided on."""
+    item = state.items[attempt.todo_id]
+    found = finding_of(state, item)
+    if found is None or item.attempts[-1] != attempt.number:
+        return []
+    return [f"finding    {found.status}: {inert(found.why)}"]
 
 
 def _boundary(row: AttemptRow) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 
 from contracts import events as ev
 from contracts import records
+from contracts.findings import finding_of, reviews_of
 from contracts.replay_state import AttemptState, GoalState, ItemState
 from contracts.words import STATUS_OF_STATE, Split, State
 from projection.rows import ending
@@ -293,14 +294,22 @@ def _endings(state: GoalState) -> Iterator[Node | Edge]:
                 "reason": item.end_reason,
                 "commit": item.commit or None,
                 "signers": signers or None,
+                "finding": found.status if (found := finding_of(state, item)) else None,
+                "finding_why": found.why if found else None,
             },
         )
         promoted = item.state == State.PROMOTED
         yield Edge("promotes" if promoted else "retires", name, hypothesis_id)
+        for each in reviews_of(state, item):
+            review = f"review:{each.revision}"
+            data = {
+                "reviewer": each.reviewer,
+                "independent": each.independent,
+                "why_not": each.why_not or None,
+                "current": each.current,
+                "reason": each.reason,
+            }
+            yield Node(review, "review", each.revision, each.verdict, data)
+            yield Edge("reviews", review, name)
     for before, after in pairwise(champions):
         yield Edge("supersedes", f"decision:{after.revision}", f"decision:{before.revision}")
-    for revision, event in state.events.items():
-        if isinstance(event, ev.Reviewed):
-            name = f"review:{revision}"
-            yield Node(name, "review", revision, event.verdict, {"reviewer": event.agent_id})
-            yield Edge("reviews", name, f"decision:{event.decision_revision}")

@@ -1,5 +1,6 @@
 """The report and the audit trail, as text: pure over the replayed goal and its verification."""
 
+from contracts.findings import findings
 from contracts.labels import CONTRADICTING
 from contracts.replay_state import AttemptState, GoalState, ItemState
 from contracts.text import NONE, duration, inert, score
@@ -77,6 +78,26 @@ def _endings(state: GoalState) -> list[str]:
     return lines
 
 
+def _findings(state: GoalState) -> list[str]:
+    """List what decision and peer review say together."""
+    found = findings(state)
+    if not found:
+        return ["None."]
+    lines = ["| hypothesis | end | finding | why | reviews |", "|---|---|---|---|---|"]
+    for each in found:
+        words = [
+            f"{review.reviewer}: {review.verdict}"
+            + ("" if review.independent else f" ({review.why_not})")
+            for review in each.reviews
+            if review.current
+        ]
+        lines.append(
+            f"| {each.hypothesis_id} | {each.outcome} | {each.status} | {_cell(each.why)} "
+            f"| {_cell('; '.join(words) or NONE)} |"
+        )
+    return lines
+
+
 def _negative(view: View) -> list[str]:
     found = [
         row
@@ -142,6 +163,10 @@ def markdown(state: GoalState, view: View, found: Verification) -> str:
         "## How each hypothesis ended",
         "",
         *_endings(state),
+        "",
+        "## Findings",
+        "",
+        *_findings(state),
         "",
         "## What has not ended",
         "",

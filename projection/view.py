@@ -16,7 +16,6 @@ from contracts.words import (
     Direction,
     MetricStatus,
     Phase,
-    Role,
     State,
 )
 from projection.reading import replay_goal
@@ -28,7 +27,7 @@ class LaneRow:
     """One agent of the roster; `doing` and `waits_for` are what the lane itself last said."""
 
     agent_id: str
-    roles: tuple[Role, ...]
+    roles: tuple[str, ...]
     todo_id: str
     action: str
     state: str
@@ -166,7 +165,9 @@ def _lane_rows(state: GoalState, said: Mapping[str, Mapping[str, str]]) -> tuple
     for revision, event in state.events.items():
         if event.role is not None:
             last[event.agent_id] = f"rev {revision} {event.type}"
-    for agent_id, roles in sorted(state.roster.items()):
+    for agent_id, held in sorted(state.roster.items()):
+        declared = state.declared.get(agent_id)
+        roles = (declared.name,) if declared else tuple(map(str, held))
         if not roles:
             continue
         lane = said.get(agent_id, {})

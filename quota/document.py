@@ -186,7 +186,7 @@ def _next(
     reply: Mapping[str, object], reason: str, agent_id: str, role: str | None, *, claimed: bool
 ) -> list[str]:
     if reason == "resume_claim" or (claimed and reason == "ready"):
-        return ["worker", "--role", role or "", "--agent-id", agent_id]
+        return ["worker", *(["--role", role] if role else []), "--agent-id", agent_id]
     if reason == "ready":
         return ["quota", "claim", "--agent-id", agent_id]
     if reason == "blocked_by_gate" and reply.get("open_gate"):

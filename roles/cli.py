@@ -25,22 +25,27 @@ COMMANDS: dict[str, str] = {
     "pause": "roles.commands.operator:pause",
     "resume": "roles.commands.operator:resume",
     "gate": "roles.commands.operator:gate",
+    "todo": "roles.commands.todo:todo",
     "champion": "projection.commands:champion",
     "attempt": "projection.commands:attempt",
     "graph": "projection.commands:graph",
     "report": "projection.commands:report",
     "verify": "projection.commands:verify",
-    "agent": "roles.commands.operator:agent",
+    "agent": "roles.commands.roster:agent",
     "roles": "roles.commands.status:roles",
     "schema": "roles.commands.schema:schema",
     "import": "roles.commands.imports:import_records",
     "store": "roles.commands.store:store",
+    "goal": "roles.commands.goal:goal",
+    "doctor": "roles.commands.doctor:doctor",
     "worker": "roles.commands.worker:worker",
+    "review": "roles.commands.review:review",
+    "assess": "roles.commands.review:assess",
     "quota": "quota.commands:quota",
 }
 """Command to `"module:attribute"`; the attribute is a click command."""
 
-FOR_AGENTS = ("worker", "quota")
+FOR_AGENTS = ("worker", "review", "assess", "quota")
 SUMMARIES: dict[str, str] = {
     "demo": "Show what a run would do; with --execute, run it",
     "plan": "Show the contract of this repository, and its hash",
@@ -51,6 +56,7 @@ SUMMARIES: dict[str, str] = {
     "pause": "No new claims; what runs ends normally",
     "resume": "Take a pause back",
     "gate": "Show and decide what waits for a person",
+    "todo": "The shared todos; add an idea",
     "champion": "The promoted change, and how it was measured",
     "attempt": "Every attempt, and one in full",
     "graph": "The evidence graph",
@@ -60,8 +66,12 @@ SUMMARIES: dict[str, str] = {
     "roles": "The role map: primary job, may write, must not",
     "schema": "The JSON Schema of a record",
     "import": "Read records of another implementation",
-    "store": "Start, stop and look at the embedded server",
+    "store": "The server; back up, restore and copy goals",
+    "goal": "List goals, write one to a file, remove one",
+    "doctor": "Check store, records and leftovers; --fix mends",
     "worker": "The always-on worker process of one agent",
+    "review": "Review a terminal decision; show findings",
+    "assess": "An observation that supports, weakens or falsifies",
     "quota": "Ask for the next step, claim it, renew or hand back",
 }
 

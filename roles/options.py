@@ -4,6 +4,8 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
+import click
+
 from contracts.canonical import canonical
 from contracts.goals import open_reader
 from contracts.options import (
@@ -17,6 +19,7 @@ from contracts.options import (
 from contracts.store.library import ensure_library
 from contracts.store.reader import Reader
 from contracts.store.writer import Writer
+from contracts.text import inert
 from roles.goal.goals import operator_name
 
 __all__ = [
@@ -30,6 +33,7 @@ __all__ = [
     "pick_goal",
     "print_document",
     "require_agent",
+    "say",
     "store_option",
 ]
 
@@ -73,3 +77,11 @@ def pick_goal(goal_id: str | None, store: str | None) -> str:
 def print_document(document: dict[str, Any]) -> None:
     """Print one JSON document on stdout, as every `--json` does."""
     sys.stdout.write(canonical(document) + "\n")
+
+
+def say(document: dict[str, Any], text: str, *, as_json: bool) -> None:
+    """Print what was done: the document with `--json`, else the text."""
+    if as_json:
+        print_document(document)
+    else:
+        click.echo(inert(text, lines=True))

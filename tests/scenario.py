@@ -6,6 +6,7 @@ bear its labels. Nothing is run: commits are made up, numbers are fixed.
 """
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -19,6 +20,7 @@ from contracts.contract import (
     Policy,
     ResearchContract,
     Strategy,
+    goal_limits,
 )
 from contracts.models import Record
 from contracts.store.library import ensure_library
@@ -74,7 +76,9 @@ PLANS = (
 )
 
 
-def contract_for(goal_id: str, **policy: object) -> ResearchContract:
+def contract_for(
+    goal_id: str, strategy: Mapping[str, object] = {}, **policy: object
+) -> ResearchContract:
     """Make the scenario's contract."""
     values: dict[str, object] = {"max_attempts": 20, "max_parallel": 2, "retries": 1, **policy}
     return ResearchContract(
@@ -94,7 +98,7 @@ def contract_for(goal_id: str, **policy: object) -> ResearchContract:
             min_gain=0.05,
             pairs=6,
         ),
-        strategy=Strategy(stop="queue_empty", low_water=10),
+        strategy=Strategy.model_validate({"stop": "queue_empty", "low_water": 10} | dict(strategy)),
         policy=Policy.model_validate(values),
         base_commit=commit_of("base"),
         protected_scope_sha256=SCOPE,
@@ -103,23 +107,8 @@ def contract_for(goal_id: str, **policy: object) -> ResearchContract:
 
 def numbers_of(contract: ResearchContract, *, lease_ms: int = 30_000) -> dict[str, str]:
     """Give the contract's numbers as the goal's hash holds them."""
-    policy, evaluation = contract.policy, contract.evaluation
-    return {
-        "max_attempts": str(policy.max_attempts),
-        "max_parallel": str(policy.max_parallel),
-        "retries": str(policy.retries),
-        "stop": contract.strategy.stop,
-        "low_water": str(contract.strategy.low_water),
-        "lease_ms": str(lease_ms),
-        "max_lapses": "3",
-        "holdout_limit": str(contract.holdout_limit),
-        "holdout_per_item": "2",
-        "holdout_required": "1" if evaluation.holdout else "0",
-        "owner_gate": "1" if policy.owner_gate else "0",
-        "deadline_s": str(policy.deadline_s),
-        "max_cost": str(round(policy.max_cost_usd * 1_000_000)),
-        "target_met": "1" if evaluation.target is None else "",
-    }
+    met = "1" if contract.evaluation.target is None else ""
+    return goal_limits(contract) | {"lease_ms": str(lease_ms), "target_met": met}
 
 
 def body(**parts: object) -> str:
@@ -159,12 +148,13 @@ class Scenario:
     contract: ResearchContract = field(init=False)
     lease_ms: int = 30_000
     policy: dict[str, object] = field(default_factory=dict)
+    strategy: dict[str, object] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         ensure_library(self.client)
         self.writer = Writer(self.client, self.goal_id)
         self.reader = Reader(self.client, self.goal_id)
-        self.contract = contract_for(self.goal_id, **self.policy)
+        self.contract = contract_for(self.goal_id, self.strategy, **self.policy)
         self.by_title = {plan.title: plan for plan in self.plans}
         self.proposed = 0
         self.speeds: dict[str, float] = {self.contract.base_commit: 1.0}
@@ -304,7 +294,10 @@ class Scenario:
 
     def do_propose(self, held: Held, facts: dict[str, str]) -> None:
         """Propose the next plan, or close the source."""
-        del facts
+        if facts["kind"] == "idea":
+            plan = self.plan(held)
+            self.propose(held, plan, self.hypothesis(plan, source="person"))
+            return
         if self.proposed == len(self.plans):
             self.writer.close_source(held, cursor=str(self.proposed))
             return

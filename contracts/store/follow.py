@@ -20,6 +20,12 @@ class Follower:
         self._waiting: dict[int, AnyEvent] = {}
         self.by_revision: dict[int, AnyEvent] = {}
 
+    def start_over(self) -> None:
+        """Forget every event: the store was restored, and may hold others."""
+        self.revision = 0
+        self._after, self._waiting = {}, {}
+        self.by_revision.clear()
+
     def catch_up(self) -> list[AnyEvent]:
         """Read what came since the last call; gives the new events in order of revision."""
         for stream in Stream:
@@ -37,6 +43,10 @@ class Follower:
             self.by_revision[self.revision] = event_or_none
             fresh.append(event_or_none)
         return fresh
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for an entry that was not read yet, at most so long; False if none came."""
+        return self.reader.wait_for_entry(self._after, seconds)
 
     def event(self, revision: int) -> AnyEvent:
         """Give one event by its revision, reading on if it is not known yet.

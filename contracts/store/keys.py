@@ -43,6 +43,11 @@ def agent(goal_id: str, agent_id: str) -> str:
     return f"{prefix(goal_id)}:agent:{agent_id}"
 
 
+def operations(goal_id: str, caller: str) -> str:
+    """Name the hash of the last operations of an agent or an operator, with their answers."""
+    return f"{prefix(goal_id)}:ops:{caller}"
+
+
 def lane(goal_id: str, agent_id: str) -> str:
     """Name the hash of what a lane does now (derived; `doctor` may drop it)."""
     return f"{prefix(goal_id)}:lane:{agent_id}"

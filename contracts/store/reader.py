@@ -1,6 +1,5 @@
 """The read side: streams and derived state, with reading commands only."""
 
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -8,6 +7,7 @@ from contracts.errors import UsageError
 from contracts.store import keys
 from contracts.store.connect import with_retries
 from contracts.store.decision import Reply, as_dict
+from contracts.stored import DerivedState
 from contracts.words import Stream
 
 if TYPE_CHECKING:
@@ -17,28 +17,6 @@ if TYPE_CHECKING:
 
 Entry = tuple[str, dict[str, str]]
 """An entry's id and its text fields."""
-
-
-@dataclass(frozen=True, slots=True)
-class DerivedState:
-    """What the store acts on, at one revision; a key of a foreign kind reads as empty.
-
-    Attributes:
-        ready: Class -> todo -> rank.
-        texts: Digest of a hypothesis text -> hypothesis.
-        hypotheses: Hypothesis -> todo.
-        open_gates: Gate -> revision it was opened at.
-    """
-
-    goal: dict[str, str]
-    items: dict[str, dict[str, str]]
-    agents: dict[str, dict[str, str]]
-    gates: dict[str, dict[str, str]]
-    roster: frozenset[str]
-    hypotheses: dict[str, str]
-    texts: dict[str, str]
-    ready: dict[str, dict[str, float]]
-    open_gates: dict[str, float]
 
 
 class Reader:
@@ -60,6 +38,12 @@ class Reader:
         key = keys.events(self.goal_id, stream)
         found = self._read(lambda: self.client.xrange(key, min=start, max="+", count=count))
         return [(str(entry_id), dict(fields)) for entry_id, fields in found]
+
+    def wait_for_entry(self, after: "Mapping[Stream, str]", seconds: float) -> bool:
+        """Wait until a stream holds an entry behind `after`; False if none came in time."""
+        places: Any = {keys.events(self.goal_id, s): after.get(s, "0-0") for s in Stream}
+        block = max(1, round(seconds * 1000))
+        return bool(self._read(lambda: self.client.xread(places, count=1, block=block)))
 
     def heads(self) -> dict[str, str]:
         """Give the stored head (`<seq> <digest>`) of each stream."""

@@ -11,7 +11,7 @@ from typing import Any
 import redis
 
 from contracts.errors import RefusedError, StoreForeignError
-from contracts.ids import new_operation_id
+from contracts.ids import new_incarnation, new_operation_id
 from contracts.store import keys
 from contracts.store.connect import translate, with_retries
 from contracts.store.decision import Reply, as_dict
@@ -23,7 +23,11 @@ TypedBody = tuple[str, Body]
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A claim as its holder knows it; every write under it carries these."""
+    """A claim as its holder knows it; every write under it carries these.
+
+    Attributes:
+        store: The incarnation of the goal in its store; empty is not compared.
+    """
 
     goal_id: str
     agent_id: str
@@ -32,6 +36,7 @@ class Held:
     todo_id: str
     fence: int
     version: int
+    store: str = ""
 
     def fields(self) -> dict[str, str]:
         """Give the fields that the store compares."""
@@ -42,6 +47,7 @@ class Held:
             "todo": self.todo_id,
             "fence": str(self.fence),
             "version": str(self.version),
+            "store": self.store,
         }
 
 
@@ -56,16 +62,14 @@ class Writer:
         self.goal_id = goal_id
         self.url = url
 
-    def call(self, name: str, values: Mapping[str, object], *, operation: bool = True) -> Any:
+    def call(self, name: str, values: Mapping[str, object]) -> Any:
         """Call one function; retried on connection faults under one operation id.
 
         Raises:
             RefusedError: The store refused, and nothing was written.
             StoreError: The store could not be reached, or refuses writes.
         """
-        flat: list[str] = []
-        if operation:
-            flat += ["op", new_operation_id()]
+        flat = ["op", new_operation_id()]
         for key, value in values.items():
             flat += [key, str(value)]
 
@@ -77,10 +81,10 @@ class Writer:
             raise refusal(name, answer, values)
         return answer
 
-    def blocking_pop(self, key: str, seconds: float) -> bool:
-        """Take one wake token, waiting up to `seconds` for it; True if there was one."""
+    def blocking_pop(self, names: Sequence[str], seconds: float) -> bool:
+        """Take one wake token of these lists, waiting up to `seconds`; True if there was one."""
         try:
-            found = self.client.blpop([key], timeout=seconds)
+            found = self.client.blpop(list(names), timeout=seconds)
         except redis.RedisError as error:
             raise translate(error, url=self.url) from error
         return found is not None
@@ -99,6 +103,7 @@ class Writer:
         values: dict[str, object] = {
             "agent": operator,
             "contract_hash": contract_hash,
+            "store": new_incarnation(),
             "fields": len(numbers),
             "body1": bodies[0],
             "body2": bodies[1],
@@ -113,19 +118,55 @@ class Writer:
         """Freeze the proposed contract; opens the baseline and the propose todo."""
         self.call("approve", {"agent": operator, "contract_hash": contract_hash, "body1": body})
 
-    def register(self, *, operator: str, agent_id: str, roles: Sequence[str], body: Body) -> None:
-        """Put an agent on the roster; the same registration again changes nothing."""
+    def register(
+        self,
+        *,
+        operator: str,
+        agent_id: str,
+        roles: Sequence[str],
+        body: Body,
+        declared: Body = "",
+    ) -> None:
+        """Put an agent on the roster; the same registration again changes nothing.
+
+        Args:
+            operator: The person.
+            agent_id: The agent.
+            roles: Its roles out of the four; none takes it off the roster.
+            body: The registration.
+            declared: The declaration of a role beyond the four, as canonical JSON.
+        """
         values = {"agent": operator, "member": agent_id, "roles": ",".join(roles), "body1": body}
-        self.call("register", values)
+        self.call("register", {**values, "declared": declared})
+
+    def add_todo(self, *, operator: str, text_digest: str, title: str, body: Body) -> str:
+        """Add a person's idea; gives its todo.
+
+        Raises:
+            RefusedError: The text is there already (`duplicate`), the goal takes no attempts
+                any more, or its contract is not approved.
+        """
+        values = {"agent": operator, "text": text_digest, "title": title, "body1": body}
+        return str(self.call("todo_add", values)[1])
 
     def pause(self, *, operator: str, value: bool, note: str, body: Body) -> None:
         """Stop or allow new claims of the goal."""
         values = {"agent": operator, "value": "1" if value else "0", "note": note, "body1": body}
         self.call("pause", values)
 
-    def open_gate(self, *, operator: str, todo_id: str, kind: str, body: Body) -> str:
-        """Open a gate on an item; gives its id."""
-        values = {"agent": operator, "todo": todo_id, "kind": kind, "body1": body}
+    def open_gate(
+        self, *, operator: str, todo_id: str, kind: str, body: Body, role: str = ""
+    ) -> str:
+        """Open a gate on an item; gives its id.
+
+        Args:
+            operator: Who asks: a person, or with `role` an agent that is curator or evaluator.
+            todo_id: The item that waits from now on.
+            kind: What is asked.
+            body: The gate's record.
+            role: The agent's role, in whose stream the gate is opened.
+        """
+        values = {"agent": operator, "role": role, "todo": todo_id, "kind": kind, "body1": body}
         return str(self.call("gate_open", values)[1])
 
     def decide_gate(
@@ -143,37 +184,58 @@ class Writer:
 
     # Incarnations and claims -----------------------------------------------------------------
 
-    def enlist(self, *, agent_id: str, role: str, incarnation: Mapping[str, str], dead: str) -> str:
-        """Start an incarnation of an agent; gives the todo it already holds, or nothing.
+    def enlist(
+        self,
+        *,
+        agent_id: str,
+        role: str,
+        incarnation: Mapping[str, str],
+        dead: str,
+        died: str = "",
+    ) -> tuple[str, str]:
+        """Start an incarnation of an agent.
+
+        Gives the todo it already holds, or nothing, and the store's incarnation.
 
         Args:
             agent_id: Who.
             role: The role this worker serves.
             incarnation: `inc`, `host`, `pid` and `start` of this process.
             dead: Id of the incarnation that is known to be dead, or nothing.
+            died: What is known of how it ended, such as its exit code.
         """
-        values = {"agent": agent_id, "role": role, "dead": dead, **incarnation}
-        return str(self.call("enlist", values)[1])
+        values = {"agent": agent_id, "role": role, "dead": dead, "died": died, **incarnation}
+        answer = self.call("enlist", values)
+        return str(answer[1]), str(answer[2])
 
     def leave(self, *, agent_id: str, incarnation: str) -> None:
         """End an incarnation; a claim it still holds stays as it is."""
         self.call("leave", {"agent": agent_id, "inc": incarnation})
 
-    def claim(self, *, agent_id: str, incarnation: str, role: str = "", todo_id: str = "") -> Reply:
-        """Decide and claim in one step; gives the decision."""
+    def claim(
+        self, *, agent_id: str, incarnation: str, role: str = "", todo_id: str = "", store: str = ""
+    ) -> Reply:
+        """Decide and claim in one step; gives the decision. `store` is as in `Held`."""
         values = {"agent": agent_id, "inc": incarnation, "role": role, "todo": todo_id}
+        values["store"] = store
         return as_dict(self.call("claim", values))
 
-    def renew(self, *, agent_id: str, incarnation: str, held: Held | None) -> int:
+    def renew(self, *, agent_id: str, incarnation: str, held: Held | None, store: str = "") -> int:
         """Renew the incarnation and its claim; gives the new end of the lease in ms."""
-        values: dict[str, object] = {"agent": agent_id, "inc": incarnation}
+        values: dict[str, object] = {"agent": agent_id, "inc": incarnation, "store": store}
         if held is not None:
             values |= held.fields()
-        return int(self.call("renew", values, operation=False)[1])
+        return int(self.call("renew", values)[1])
 
-    def release(self, held: Held, reason: str) -> None:
-        """Give a claim back before its step; an attempt under way is refused."""
-        self.call("release", {**held.fields(), "reason": reason})
+    def release(self, held: Held, reason: str, *, detail: str = "") -> None:
+        """Give a claim back before its step; an attempt under way is refused.
+
+        Args:
+            held: The claim.
+            reason: One word; anything but a choice counts as a recovery of the item.
+            detail: What a person should know of it, should the item come to wait for one.
+        """
+        self.call("release", {**held.fields(), "reason": reason, "detail": detail})
 
     # Work --------------------------------------------------------------------------------------
 
@@ -239,6 +301,20 @@ class Writer:
         values = {**held.fields(), "to": to, "signature": signature, **_numbered(records)}
         self.call("sign", values)
 
+    def review(
+        self, *, agent_id: str, hypothesis_id: str, decision: int, body: Body
+    ) -> tuple[int, bool]:
+        """Review a terminal decision; gives its revision, and False for one that was there."""
+        values = {"agent": agent_id, "hyp": hypothesis_id, "decision": decision, "body1": body}
+        answer = self.call("review", values)
+        return int(answer[1]), answer[0] == "ok"
+
+    def assess(self, *, agent_id: str, hypothesis_id: str, body: Body) -> tuple[int, bool]:
+        """Assess a hypothesis; gives the revision, and False for one that was there."""
+        values = {"agent": agent_id, "hyp": hypothesis_id, "body1": body}
+        answer = self.call("assess", values)
+        return int(answer[1]), answer[0] == "ok"
+
     def decline(self, held: Held, *, signature: Body) -> None:
         """Disagree with the first signature; the item goes back to the first role."""
         self.call("decline", {**held.fields(), "body1": signature})
@@ -248,7 +324,7 @@ class Writer:
         self.call("spend", {**held.fields(), "cost": micro_usd, "spent_body": body})
 
     def reject_stale(self, held: Held, *, body: Body) -> None:
-        """Put a result that came under an old fence on record; it changes nothing else."""
+        """Put a result that came under an old fence on record, once; it changes nothing else."""
         self.call("stale", {**held.fields(), "body1": body})
 
 

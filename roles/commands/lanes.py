@@ -12,13 +12,16 @@ from contracts.errors import PreconditionError, RefusedError
 from roles.options import goal_options, print_document
 
 if TYPE_CHECKING:
+    from contracts.store.reader import Reader
     from roles.goal.context import GoalContext
     from roles.lanes.launch import Lanes
 
 
 @click.command()
 @click.option("--headless", is_flag=True, help="Plain processes; their events in this terminal.")
-@click.option("--lanes", metavar="ROLE=N,...", help="How many lanes of a role; one each otherwise.")
+@click.option(
+    "--lanes", metavar="ROLE=N|AGENT,...", help="Lanes of a role, or an agent of the roster."
+)
 @click.option(
     "--detach", is_flag=True, help="Return when the lanes run; `labmates down` ends them."
 )
@@ -34,6 +37,7 @@ def up(
     \b
     Example:
       labmates up --headless --lanes executor=2
+      labmates up --headless --lanes solo,narrator-1
     """  # noqa: D301 - click's mark for lines that stay as they are
     from contracts.goals import open_reader
     from roles.goal.context import open_context
@@ -42,8 +46,8 @@ def up(
     from roles.lanes.ending import lane_processes
     from roles.lanes.launch import Lanes, lanes_from, register_lanes
 
-    wanted = lanes_from(lanes)
     reader = open_reader(goal_id, store=store)
+    wanted = lanes_from(lanes, roster=_roster(reader))
     context = open_context(reader.goal_id, url=store)
     goal = context.reader.require_goal()
     if goal.get("status") != "approved":
@@ -76,6 +80,16 @@ def up(
     raise SystemExit(_attend(context, started, as_json=as_json))
 
 
+def _roster(reader: "Reader") -> dict[str, list[str]]:
+    """Give the roster: agent -> its roles out of the four; none for one that declares its own."""
+    found = {agent_id: reader.agent(agent_id) for agent_id in reader.agent_ids()}
+    return {
+        agent_id: [role for role in fields.get("roles", "").split(",") if role]
+        for agent_id, fields in found.items()
+        if fields.get("roles") or fields.get("declared")
+    }
+
+
 def _attend(context: "GoalContext", started: "Lanes", *, as_json: bool) -> int:
     """Stay with the lanes until they end; one line for each move of an item."""
     asked = 0
@@ -96,7 +110,7 @@ def _attend(context: "GoalContext", started: "Lanes", *, as_json: bool) -> int:
         time.sleep(0.1)  # the lanes are processes: there is nothing here to wait on at once
     if not as_json:
         _print_events(context)
-    decision = context.reader.should_run("curator-1", brief=True)
+    decision = context.reader.should_run("-", brief=True)  # nobody: asks for the phase alone
     phase = str(decision.get("phase"))
     failed = dict(started.failed())
     outcome = {

@@ -1,4 +1,4 @@
-"""The person's commands: the roster, pause and resume, gates."""
+"""The person's commands: pause and resume, gates."""
 
 import sys
 from typing import Any
@@ -8,8 +8,7 @@ import click
 from contracts.canonical import canonical
 from contracts.errors import RefusedError, UsageError
 from contracts.goals import open_reader
-from contracts.ids import AGENT_ID_PATTERN, is_agent_id
-from contracts.records import AgentRegistration, Gate, GateDecision
+from contracts.records import Gate, GateDecision
 from contracts.text import duration, inert, table
 from contracts.words import GateKind, Role
 from roles.commands.gate_text import gate_document, gate_text
@@ -21,7 +20,7 @@ from roles.commands.shown_gate import (
     shown_gate,
 )
 from roles.goal.goals import operator_name
-from roles.options import Opened, goal_options, open_goal, print_document
+from roles.options import Opened, goal_options, open_goal, print_document, say
 
 _AFTER = {
     "owner": "Next: the evaluator signs, then the curator.",
@@ -32,128 +31,10 @@ _FOLLOWS = {
     GateKind.OWNER: ("evaluator and curator sign", "it is retired with your reason as evidence"),
     GateKind.POISON: ("the item may be tried again", "it is retired with your reason as evidence"),
 }
+_ASKS = (Role.CURATOR, Role.EVALUATOR)
 _ENDED = ("promoted", "retired", "closed")
 _OPENABLE = ("owner", "merge", "publication", "poison")
 _reason_option = click.option("--reason", default="", help="Why; it goes on record.")
-
-
-# The roster --------------------------------------------------------------------------------------
-
-
-@click.group("agent")
-def agent() -> None:
-    """The roster: which agent may hold which role.
-
-    \b
-    Example:
-      labmates agent list
-    """  # noqa: D301 - click's mark for lines that stay as they are
-
-
-@agent.command("list")
-@goal_options
-def agent_list(goal_id: str, store: str, *, as_json: bool) -> None:
-    """List the agents with their roles, their claim, and whether their process is alive.
-
-    \b
-    Example:
-      labmates agent list
-    """  # noqa: D301 - click's mark for lines that stay as they are
-    reader = open_reader(goal_id, store=store)
-    now = reader.now_ms()
-    agents: list[dict[str, Any]] = []
-    for name in reader.agent_ids():
-        fields = reader.agent(name)
-        if fields.get("roles"):
-            alive = int(fields.get("inc_until") or 0) > now
-            agents.append(
-                {
-                    "agent_id": name,
-                    "roles": fields["roles"].split(","),
-                    "claim": fields.get("claim") or None,
-                    "alive": alive,
-                    "host": fields.get("inc_host") or None if alive else None,
-                }
-            )
-    if as_json:
-        print_document({"goal_id": reader.goal_id, "agents": agents})
-        return
-    rows = [
-        (
-            inert(each["agent_id"]),
-            inert(", ".join(each["roles"])),
-            inert(each["claim"]),
-            "alive" if each["alive"] else "down",
-        )
-        for each in agents
-    ]
-    if not rows:
-        click.echo("nobody is on the roster; add one: labmates agent add NAME --role ROLE")
-        return
-    click.echo("\n".join(table(("AGENT", "ROLES", "CLAIM", "PROCESS"), rows)))
-
-
-@agent.command("add")
-@click.argument("name")
-@click.option("--role", "roles", required=True, metavar="R[,R]", help="One role, or several.")
-@goal_options
-def agent_add(name: str, roles: str, goal_id: str, store: str, *, as_json: bool) -> None:
-    """Register an agent with its roles; the same registration again changes nothing.
-
-    \b
-    Examples:
-      labmates agent add executor-2 --role executor
-      labmates agent add solo --role proposer,executor
-    """  # noqa: D301 - click's mark for lines that stay as they are
-    named = _roles(roles)
-    if not is_agent_id(name):
-        message = f"{name!r} cannot name an agent"
-        hint = "Use lower-case letters, digits, - and _, at most 63, not starting with - or _."
-        raise UsageError(message, facts={"form": AGENT_ID_PATTERN}, hint=hint)
-    opened = open_goal(goal_id, store=store)
-    _register(opened, name, named, removed=False)
-    shown = ", ".join(named)
-    _say({"agent_id": name, "roles": named}, f"{name} may be: {shown}", as_json=as_json)
-
-
-@agent.command("remove")
-@click.argument("name")
-@goal_options
-def agent_remove(name: str, goal_id: str, store: str, *, as_json: bool) -> None:
-    """Take an agent off the roster; one that holds a claim is refused (exit code 3).
-
-    \b
-    Example:
-      labmates agent remove executor-2
-    """  # noqa: D301 - click's mark for lines that stay as they are
-    opened = open_goal(goal_id, store=store)
-    fields = opened.reader.agent(name)
-    if not fields.get("roles"):
-        message = f"{name!r} is not on the roster"
-        known = ", ".join(opened.reader.agent_ids()) or "none"
-        mend = [["labmates", "agent", "list"]]
-        raise UsageError(message, facts={"agents": known}, mend=mend)
-    _register(opened, name, fields["roles"].split(","), removed=True)
-    _say({"agent_id": name, "roles": []}, f"{name} is off the roster", as_json=as_json)
-
-
-def _register(opened: Opened, name: str, roles: list[str], *, removed: bool) -> None:
-    record = AgentRegistration(agent_id=name, roles=tuple(map(Role, roles)), removed=removed)
-    opened.writer.register(
-        operator=operator_name(),
-        agent_id=name,
-        roles=[] if removed else roles,
-        body=canonical({"registration": record.to_json_dict()}),
-    )
-
-
-def _roles(text: str) -> list[str]:
-    wanted = {part.strip() for part in text.split(",") if part.strip()}
-    unknown = sorted(wanted - set(Role))
-    if unknown or not wanted:
-        message = f"there is no role {unknown[0]!r}" if unknown else "no role is named"
-        raise UsageError(message, facts={"roles": ", ".join(Role)}, mend=[["labmates", "roles"]])
-    return [str(role) for role in Role if role in wanted]
 
 
 # Pause -------------------------------------------------------------------------------------------
@@ -195,7 +76,7 @@ def _pause(goal_id: str, store: str, *, value: bool, reason: str, as_json: bool)
     word = "paused" if value else "resumed"
     more = "; what runs ends normally. Undo it: labmates resume" if value else ""
     document = {"goal_id": opened.goal_id, "paused": value, "note": reason}
-    _say(document, f"{opened.goal_id} is {word}{more}", as_json=as_json)
+    say(document, f"{opened.goal_id} is {word}{more}", as_json=as_json)
 
 
 # Gates -------------------------------------------------------------------------------------------
@@ -309,15 +190,17 @@ def gate_reject(gate_id: str, reason: str, goal_id: str, store: str, *, as_json:
 @click.argument("todo_id", metavar="TODO")
 @click.option("--kind", type=click.Choice(_OPENABLE), required=True, help="What is asked.")
 @click.option("--reason", required=True, help="The question, in one sentence.")
+@click.option("--agent-id", default="", help="A curator or evaluator that asks; else you do.")
 @goal_options
 def gate_open(
-    todo_id: str, kind: str, reason: str, goal_id: str, store: str, *, as_json: bool
+    todo_id: str, *, kind: str, reason: str, agent_id: str, goal_id: str, store: str, as_json: bool
 ) -> None:
     """Hold an item until a person decides; delivery of what was started stays possible.
 
     \b
     Example:
       labmates gate open todo_0012 --kind owner --reason "May this touch the public API?"
+      labmates gate open todo_0012 --kind merge --reason "..." --agent-id curator-1
     """  # noqa: D301 - click's mark for lines that stay as they are
     opened = open_goal(goal_id, store=store)
     yes, no = _FOLLOWS.get(
@@ -338,10 +221,22 @@ def gate_open(
     if state in _ENDED:
         message = f"{todo_id} is {state} already; no gate can hold it"
         raise RefusedError(message, reason="todo_ended", missing="an item that has not ended")
-    name = opened.writer.open_gate(operator=operator_name(), todo_id=todo_id, kind=kind, body=body)
+    name = opened.writer.open_gate(
+        operator=agent_id or operator_name(),
+        role=_asking_role(opened, agent_id) if agent_id else "",
+        todo_id=todo_id,
+        kind=kind,
+        body=body,
+    )
     document = {"gate_id": name, "todo_id": todo_id, "kind": kind}
     text = f"{name} holds {todo_id} until it is decided: labmates gate show {name}"
-    _say(document, text, as_json=as_json)
+    say(document, text, as_json=as_json)
+
+
+def _asking_role(opened: Opened, agent_id: str) -> str:
+    """Give the agent's role that may ask; the store refuses an agent that has none."""
+    roles = opened.reader.agent(agent_id).get("roles", "").split(",")
+    return next((role for role in _ASKS if role in roles), str(Role.CURATOR))
 
 
 def _ask(opened: Opened, found: ShownGate, *, as_json: bool) -> None:
@@ -381,11 +276,4 @@ def _decide(opened: Opened, found: ShownGate, verdict: str, reason: str, *, as_j
         "revision": revision,
         "hash": found.hash,
     }
-    _say(document, text, as_json=as_json)
-
-
-def _say(document: dict[str, Any], text: str, *, as_json: bool) -> None:
-    if as_json:
-        print_document(document)
-    else:
-        click.echo(inert(text, lines=True))
+    say(document, text, as_json=as_json)

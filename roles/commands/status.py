@@ -7,11 +7,12 @@ from typing import Any
 
 import click
 
+from contracts.errors import LabmatesError
 from contracts.goals import open_reader
-from contracts.options import json_option
+from contracts.records import DeclaredRole
 from contracts.rolemap import INVARIANTS, ROLE_MAP
 from contracts.store.reader import Reader
-from contracts.text import facts
+from contracts.text import NONE, facts, inert
 from contracts.words import Stream
 from roles.commands.status_text import event_line, status_text
 from roles.commands.status_view import build
@@ -97,17 +98,21 @@ def _is_over(reader: Reader) -> bool:
 
 
 @click.command("roles")
-@json_option
-def roles(*, as_json: bool) -> None:
+@goal_options
+def roles(goal_id: str, store: str, *, as_json: bool) -> None:
     """Show the role map: what each role is for, may write, and must not do.
+
+    With a goal in the store, the roles that its roster declares beyond the four, too.
 
     \b
     Example:
       labmates roles
     """  # noqa: D301 - click's mark for lines that stay as they are
+    declared = _declared(goal_id, store)
     if as_json:
         cards = [card._asdict() | {"capability": card.capability} for card in ROLE_MAP]
-        print_document({"roles": cards, "invariants": INVARIANTS})
+        own = [{"agent_id": name, **card.to_json_dict()} for name, card in declared.items()]
+        print_document({"roles": cards, "declared": own, "invariants": INVARIANTS})
         return
     lines: list[str] = []
     for card in ROLE_MAP:
@@ -116,6 +121,31 @@ def roles(*, as_json: bool) -> None:
             [("job", card.primary_job), ("may write", card.may_write), ("must not", card.must_not)]
         )
         lines.append("")
+    for name, beyond in declared.items():
+        lines.append(
+            f"{beyond.name}  (declared by {name}; capability {inert(beyond.capability_token)})"
+        )
+        reads = f"no event; it reads {', '.join(beyond.reads)}"
+        must_not = "; ".join(map(inert, beyond.must_not)) or NONE
+        lines += facts(
+            [("job", inert(beyond.primary_job)), ("may write", reads), ("must not", must_not)]
+        )
+        lines.append("")
     lines.append("No role is above another:")
     lines += [f"  {text}" for text in INVARIANTS]
     click.echo("\n".join(lines))
+
+
+def _declared(goal_id: str, store: str) -> dict[str, DeclaredRole]:
+    """Give agent -> the role it declares; nothing without a goal, unless one was named."""
+    try:
+        reader = open_reader(goal_id, store=store)
+    except LabmatesError:
+        if goal_id or store:
+            raise
+        return {}
+    found = {}
+    for name in reader.agent_ids():
+        if words := reader.agent(name).get("declared"):
+            found[name] = DeclaredRole.model_validate_json(words)
+    return found

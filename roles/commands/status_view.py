@@ -8,8 +8,10 @@ from typing import Any
 
 from contracts.contract import ResearchContract
 from contracts.errors import RecordsError, StoreError
+from contracts.records import DeclaredRole
 from contracts.store.library import ensure_library
 from contracts.store.reader import Reader
+from contracts.words import Role
 from quota.document import build as decision_document
 from quota.document import iso
 from roles.commands.gate_text import measured
@@ -114,7 +116,8 @@ def _lanes(reader: Reader, now_ms: int) -> list[dict[str, Any]]:
     lanes = []
     for name in reader.agent_ids():
         agent = reader.agent(name)
-        if not agent.get("roles"):
+        declared = agent.get("declared", "")
+        if not agent.get("roles") and not declared:
             continue
         lane = reader.lane(name)
         alive = int(agent.get("inc_until") or 0) > now_ms
@@ -122,7 +125,8 @@ def _lanes(reader: Reader, now_ms: int) -> list[dict[str, Any]]:
         lanes.append(
             {
                 "agent_id": name,
-                "roles": agent["roles"].split(","),
+                "roles": [declared_name(declared)] if declared else agent["roles"].split(","),
+                "declared": bool(declared),
                 "state": lane.get("state", "idle") if alive else "down",
                 "since_s": max(0, now_ms - since) // 1000 if alive and since else None,
                 "todo_id": agent.get("claim") or None,
@@ -131,8 +135,21 @@ def _lanes(reader: Reader, now_ms: int) -> list[dict[str, Any]]:
                 "last": lane.get("last", ""),
             }
         )
-    order = ("curator", "proposer", "executor", "evaluator")
-    return sorted(lanes, key=lambda lane: (order.index(str(lane["roles"][0])), lane["agent_id"]))
+    order = [str(role) for role in Role]
+
+    def place(lane: dict[str, Any]) -> tuple[int, str]:
+        first = str(lane["roles"][0])
+        return (order.index(first) if first in order else len(order)), str(lane["agent_id"])
+
+    return sorted(lanes, key=place)
+
+
+def declared_name(text: str) -> str:
+    """Give the name of a declared role; status never fails on records."""
+    try:
+        return DeclaredRole.model_validate_json(text).name
+    except ValueError:
+        return "unreadable"
 
 
 def _hypothesis(reader: Reader, todo: str) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import click
 
 
 @click.command()
-@click.option("--role", required=True, help="The role to serve: curator, proposer, executor, ...")
+@click.option("--role", default="", help="One role of the agent; all of its roles if left out.")
 @click.option(
     "--agent-id", envvar="LABMATES_AGENT_ID", required=True, help="An agent of the roster."
 )
@@ -15,14 +15,15 @@ import click
 @click.option("--store", envvar="LABMATES_STORE_URL", help="The store; default: the embedded one.")
 @click.option("--stay", is_flag=True, help="Wait on after the goal is done or escalated.")
 def worker(role: str, agent_id: str, goal_id: str | None, store: str | None, *, stay: bool) -> None:
-    """Serve one role of one agent: claim, act, show evidence, advance, wait.
+    """Serve the roles of one agent: claim, act, show evidence, advance, wait.
 
     TERM (or Ctrl-C) drains: the step under way ends, then the worker leaves. A second one hands
     the step back. A worker that dies is started again by its lane.
 
     \b
-    Example:
-      labmates worker --role executor --agent-id executor-1
+    Examples:
+      labmates worker --agent-id executor-1
+      labmates worker --role executor --agent-id solo
     """  # noqa: D301 - click's mark for lines that stay as they are
     from roles.lanes.lives import CHILD_MARK, end_with_parent, keep_alive
     from roles.lanes.program import program
@@ -35,7 +36,7 @@ def worker(role: str, agent_id: str, goal_id: str | None, store: str | None, *, 
     from roles.lanes.logs import log_to_stderr
     from roles.lanes.worker import run_worker
 
-    if role not in {str(each) for each in Role}:
+    if role and role not in {str(each) for each in Role}:
         from contracts.errors import UsageError
 
         message = f"there is no role {role!r}"
@@ -45,5 +46,11 @@ def worker(role: str, agent_id: str, goal_id: str | None, store: str | None, *, 
 
     # a server that is being started again must not end the lane
     reader = with_retries(lambda: open_reader(goal_id or "", store=store or ""))
+    declared = with_retries(lambda: reader.agent(agent_id)).get("declared")
     reader.client.close()
-    raise SystemExit(run_worker(reader.goal_id, agent_id, Role(role), url=store, stay=stay))
+    if declared:
+        from roles.lanes.declared import run_declared
+
+        raise SystemExit(run_declared(reader.goal_id, agent_id, url=store, stay=stay))
+    asked = Role(role) if role else None
+    raise SystemExit(run_worker(reader.goal_id, agent_id, asked, url=store, stay=stay))

@@ -201,7 +201,7 @@ def _entry(found: dict[str, Any], file: str, number: int, driver: str) -> QueueE
         priority=priority,
         source=read.text("source", limit=60, blank=False),
         driver=read.text("driver", default=driver, blank=False),
-        title=read.text("title", default=_title(hypothesis), limit=TITLE_MAX, blank=False),
+        title=read.text("title", default=short_title(hypothesis), limit=TITLE_MAX, blank=False),
         mechanism_family=read.text("mechanism_family", default="unnamed", limit=60, blank=False),
         feasible=feasible,
         blocker=blocker,
@@ -246,7 +246,7 @@ class _Fields:
         _refuse(self.file, self.number, f"{key} must be {expected}, not {shown}")
 
 
-def _title(hypothesis: str) -> str:
+def short_title(hypothesis: str) -> str:
     """Shorten a hypothesis to a title, at a word's end."""
     line = " ".join(hypothesis.split())
     if len(line) <= TITLE_MAX:

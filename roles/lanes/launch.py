@@ -10,7 +10,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from contracts import records
@@ -23,27 +23,49 @@ from roles.lanes.lives import GAVE_UP
 from roles.lanes.program import program
 
 DEFAULT_LANES = tuple((f"{role}-1", role) for role in Role)
+LaneName = tuple[str, Role | None]
+"""An agent, and the one role that its lane serves; None for all of the agent's."""
 
 
-def lanes_from(text: str | None) -> list[tuple[str, Role]]:
-    """Read `executor=3,evaluator=1`: one lane each of the roles that are not named.
+def lanes_from(
+    text: str | None, *, roster: Mapping[str, Collection[str]] | None = None
+) -> list[LaneName]:
+    """Read `executor=3,solo`: so many lanes of a role, and one lane of an agent of the roster.
+
+    A role that is not named has one lane, unless an agent that is named holds it.
+
+    Args:
+        text: What was asked for.
+        roster: Agent -> its roles out of the four (none for a role that it declares).
 
     Raises:
-        UsageError: A role that there is not, or no number.
+        UsageError: A role or an agent that there is not, or no number.
     """
-    counts = dict.fromkeys(Role, 1)
+    named, counts = [], {}
     for part in filter(None, (text or "").split(",")):
-        name, _, number = part.partition("=")
+        name, equals, number = part.partition("=")
+        if not equals and name in (roster or {}):
+            named.append(name)
+            continue
         if name not in set(Role) or not number.isdigit() or not 1 <= int(number) <= 64:
-            message = f"{part!r} is no number of lanes"
-            raise UsageError(message, hint="Write --lanes executor=3,evaluator=2 (1 to 64 each).")
+            message = f"{part!r} is no number of lanes, and no agent of the roster"
+            hint = "Write --lanes executor=3,evaluator=2 (1 to 64 each), or the name of an agent."
+            raise UsageError(message, hint=hint, mend=[["labmates", "agent", "list"]])
         counts[Role(name)] = int(number)
-    return [(f"{role}-{n}", role) for role in Role for n in range(1, counts[role] + 1)]
+    held = {role for agent_id in named for role in (roster or {})[agent_id]}
+    found: list[LaneName] = [
+        (f"{role}-{n}", role)
+        for role in Role
+        for n in range(1, counts.get(role, 0 if role in held else 1) + 1)
+    ]
+    return [*found, *((agent_id, None) for agent_id in dict.fromkeys(named))]
 
 
-def register_lanes(context: GoalContext, lanes: Sequence[tuple[str, Role]], operator: str) -> None:
+def register_lanes(context: GoalContext, lanes: Sequence[LaneName], operator: str) -> None:
     """Put the lanes' agents on the roster; those that are there already stay as they are."""
     for agent_id, role in lanes:
+        if role is None:
+            continue
         found = context.reader.agent(agent_id).get("roles", "")
         if role in found.split(","):
             continue
@@ -73,18 +95,18 @@ class Lanes:
 
     context: GoalContext
     stopping: bool = False
-    _running: dict[tuple[str, Role], _Running] = field(default_factory=dict)
+    _running: dict[LaneName, _Running] = field(default_factory=dict)
 
-    def start(self, lanes: Sequence[tuple[str, Role]]) -> None:
+    def start(self, lanes: Sequence[LaneName]) -> None:
         """Start each lane in a session of its own, its output in its log."""
         (self.context.folder / "logs").mkdir(parents=True, exist_ok=True)
         for agent_id, role in lanes:
             process = self._spawn(agent_id, role)
             self._running[agent_id, role] = _Running(process, time.monotonic())
 
-    def _spawn(self, agent_id: str, role: Role) -> "subprocess.Popen[bytes]":
-        argv = [*program(), "worker", "--role", role, "--agent-id", agent_id]
-        argv += ["--goal-id", self.context.goal_id]
+    def _spawn(self, agent_id: str, role: Role | None) -> "subprocess.Popen[bytes]":
+        argv = [*program(), "worker", *(["--role", role] if role else [])]
+        argv += ["--agent-id", agent_id, "--goal-id", self.context.goal_id]
         environment = {**os.environ, "LABMATES_HOME": str(self.context.home)}
         if self.context.store:
             environment["LABMATES_STORE_URL"] = self.context.store

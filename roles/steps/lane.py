@@ -1,7 +1,8 @@
 """A lane: an agent in one role, its claim, the lease that a thread renews, and what it says it does.
 
 The lease thread never ends the work: a renewal that fails is tried again at the next turn, and a
-refused one only sets `lost`, which the step asks before it writes. What decides is the fence.
+refused one only sets `lost`, which the step asks before it writes. What decides is the fence. A
+step that takes longer than it may is no longer renewed, and told to end as if its claim were lost.
 """
 
 import contextlib
@@ -43,12 +44,18 @@ class Stop:
 
 @dataclass
 class Lane:
-    """One agent in one role on this machine.
+    """One agent on this machine, in one of its roles or in all of them.
 
     Attributes:
+        role: The role of the claim of now, else of the last one; the first it serves before.
+        serves: The roles it asks for, in the fixed order.
+        asked: The one role it was started for; None for all of the agent's.
+        title: What it says it is, for a role beyond the four.
         incarnation: Host, pid and start of this process as one word.
         held: The claim, while there is one.
-        lost: The store refused a renewal: the claim is somebody else's by now.
+        lost: The store refused a renewal, or the step hangs: the claim is given up.
+        overdue: The step took longer than it may.
+        store: The goal's incarnation in its store, as it was when this lane enlisted.
     """
 
     context: GoalContext
@@ -56,33 +63,44 @@ class Lane:
     role: Role
     incarnation: str
     stop: Stop
+    serves: tuple[Role, ...] = ()
+    asked: Role | None = None
+    title: str = ""
     held: Held | None = None
     lost: bool = False
+    overdue: bool = False
+    store: str = ""
+    _limit: float | None = None
     _ended: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
 
     def claim(self) -> dict[str, object]:
         """Ask quota and take what it gives; gives the decision."""
         decision = self.context.writer.claim(
-            agent_id=self.agent_id, incarnation=self.incarnation, role=self.role
+            agent_id=self.agent_id,
+            incarnation=self.incarnation,
+            role=self.asked or "",
+            store=self.store,
         )
         self.take(decision)
         return decision
 
     def take(self, decision: Mapping[str, object]) -> None:
         """Hold the claim that a decision carries, or none."""
-        self.lost = False
+        self.lost = self.overdue = False
         if decision.get("should_run") != "1":
             self.held = None
             return
+        self.role = Role(str(decision["selected_role"]))
         self.held = Held(
             goal_id=self.context.goal_id,
             agent_id=self.agent_id,
             incarnation=self.incarnation,
-            role=str(decision["selected_role"]),
+            role=self.role,
             todo_id=str(decision["todo"]),
             fence=int(str(decision["fence"])),
             version=int(str(decision["version"])),
+            store=self.store,
         )
 
     def require(self) -> Held:
@@ -106,7 +124,7 @@ class Lane:
             "state": state,
             "doing": doing,
             "waits_for": waits_for,
-            "role": str(self.role),
+            "role": self.title or str(self.role),
             "todo": self.held.todo_id if self.held else "",
             "since_ms": str(int(time.time() * 1000)),
         }
@@ -119,6 +137,14 @@ class Lane:
         deadline = time.monotonic() + seconds
         while not self.stop.draining and time.monotonic() < deadline:
             self._ended.wait(0.1)
+
+    def begin_step(self, limit_s: float) -> None:
+        """Let the step that begins now take so many seconds."""
+        self._limit = time.monotonic() + limit_s
+
+    def end_step(self) -> None:
+        """No step is under way."""
+        self._limit = None
 
     # The lease ----------------------------------------------------------------------------------
 
@@ -133,11 +159,16 @@ class Lane:
         self._thread.start()
 
     def renew(self) -> None:
-        """Renew once; never raises."""
-        held = self.held
+        """Renew once, unless the step under way hangs; never raises."""
+        held, limit = self.held, self._limit
+        if limit is not None and time.monotonic() > limit:
+            if not self.overdue:
+                log.warning("step_overdue", todo=held.todo_id if held else "")
+            self.lost = self.overdue = True
+            return
         try:
             self.context.writer.renew(
-                agent_id=self.agent_id, incarnation=self.incarnation, held=held
+                agent_id=self.agent_id, incarnation=self.incarnation, held=held, store=self.store
             )
         except RefusedError as error:
             if held is not None and held is self.held:
@@ -179,3 +210,11 @@ def is_dead_here(host: str, pid: str, start: str) -> bool:
         return True
     except psutil.Error:
         return False
+
+
+def said(error: Exception) -> str:
+    """Give what an error says, and the end of what a process behind it said."""
+    if not isinstance(error, LabmatesError):
+        return str(error)
+    parts = (error.message, *(f"{name}: {text}" for name, text in error.facts.items()))
+    return "\n".join(parts)[:600]

@@ -11,6 +11,7 @@ from contracts.errors import RefusedError
 from contracts.store.writer import Held
 from contracts.words import EndReason, GateKind, Role, State, Verdict
 from projection.verify import verify
+from tests.peers import add_idea, assess, review
 from tests.scenario import AGENTS, OPERATOR, PLANS, Plan, Scenario, body
 
 SEEDS = range(12)
@@ -19,6 +20,12 @@ EXTRA = (
     Plan("unroll", "loop_shape", Verdict.IMPROVED, 7.9),
     Plan("block twice", "pruning", Verdict.IMPROVED, 17.5),
     Plan("sort less", "partial_selection", Verdict.FLAT, 6.0),
+)
+
+
+IDEAS = (
+    Plan("thread twice", "threads", Verdict.IMPROVED, 9.1),
+    Plan("cache lines", "layout", Verdict.REGRESSION, 0.4),
 )
 
 
@@ -66,8 +73,22 @@ class Chaos(Scenario):
             self.gate()
         elif chance < 0.35:
             self.decide()
+        elif chance < 0.39:
+            self.peers()
         else:
             self.step(agent_id)
+
+    def peers(self) -> None:
+        """Add an idea, assess a hypothesis or review a decision."""
+        hypothesis_id = f"hyp_{self.draw.randrange(1, len(self.plans) + 1):04d}"
+        chance = self.draw.random()
+        if chance < 0.3:
+            add_idea(self, self.draw.choice((*self.plans, *IDEAS)))
+        elif chance < 0.6:
+            assess(self, "proposer-1", hypothesis_id, self.draw.choice(["supports", "weakens"]))
+        else:
+            verdict = self.draw.choice(["approve", "reject"])
+            review(self, self.draw.choice(list(AGENTS)), hypothesis_id, verdict)
 
     def gate(self) -> None:
         """Open a gate on some item."""

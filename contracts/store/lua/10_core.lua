@@ -10,11 +10,12 @@
 --   P:item:<todo>   hash    one todo
 --   P:ready:<class> zset    todos that a role may claim, score = rank
 --   P:leases        zset    todo -> end of its lease, ms of the store's clock
---   P:agent:<id>    hash    roster entry, incarnation, claim, last operation and its answer
+--   P:agent:<id>    hash    roster entry, incarnation, claim
+--   P:ops:<caller>  hash    the last operations of an agent or operator: id -> answer, slots, next
 --   P:agents        set     ids of the roster
 --   P:gate:<id>     hash    an operator gate
 --   P:gates         zset    gate -> revision it was opened at
---   P:texts         hash    digest of a normalized hypothesis text -> hypothesis id
+--   P:texts         hash    digest of a normalized text -> its hypothesis, or the idea that waits
 --   P:hyps          hash    hypothesis id -> todo id
 --   P:heads         hash    stream -> "<seq> <digest>"
 --   P:events:<s>    stream  the truth; nothing is ever trimmed
@@ -24,6 +25,8 @@
 -- before the call, `labmates verify` on every replay) and who may use which stream (ACL).
 
 local WAKE_LENGTH = 64
+-- A caller's processes share these; a call is sent again for 8 s at most, so none is pushed out then.
+local OPS_KEPT = 128
 
 local function kv(args)
   local t = {}
@@ -209,6 +212,25 @@ local function expect_type(key, kind)
   end
 end
 
+local function has_moved(c)
+  for _, z in pairs(c.zsets) do
+    if next(z) then
+      return true
+    end
+  end
+  return false
+end
+
+-- Keep an operation's answer in the next slot of its caller's ring.
+local function remember(op)
+  local slot = int((tonumber(redis.call('HGET', op.key, 'next') or '0') or 0) % OPS_KEPT)
+  local pushed_out = redis.call('HGET', op.key, 'slot:' .. slot)
+  if pushed_out then
+    redis.call('HDEL', op.key, 'op:' .. pushed_out)
+  end
+  redis.call('HSET', op.key, 'op:' .. op.id, op.answer, 'slot:' .. slot, op.id, 'next', int(slot + 1))
+end
+
 local function commit(c)
   local changed = {}
   for key, h in pairs(c.hashes) do
@@ -233,6 +255,11 @@ local function commit(c)
   end
   for role in pairs(c.wakes) do
     expect_type(c.p .. ':wake:' .. role, 'list')
+  end
+  -- A call that changed nothing needs no memory: run again, it does no harm.
+  local remembers = c.op and (#changed > 0 or #c.events > 0 or has_moved(c))
+  if remembers then
+    expect_type(c.op.key, 'hash')
   end
   local heads = {}
   if #c.events > 0 then
@@ -282,6 +309,9 @@ local function commit(c)
     end
     redis.call('LTRIM', key, -WAKE_LENGTH, -1)
   end
+  if remembers then
+    remember(c.op)
+  end
 end
 
 local function open(prefix)
@@ -291,13 +321,13 @@ local function open(prefix)
   return c
 end
 
--- Gives what `fn` answers and true, or its refusal and false; any other error goes on.
+-- Gives what `fn` answers, or its refusal; any other error goes on.
 local function attempt(fn)
   local ok, answer = pcall(fn)
   if ok then
-    return answer, true
+    return answer
   elseif type(answer) == 'table' and answer.refused then
-    return answer.refused, false
+    return answer.refused
   end
   error(answer)
 end
@@ -307,20 +337,19 @@ local function writing(fn)
   return function(keys, args)
     local a = kv(args)
     local c = open(keys[1])
-    local ops = hash(c, c.p .. ':agent:' .. (a.agent or ''))
-    if a.op and a.op ~= '' and ops.v.op == a.op then
-      return cjson.decode(ops.v.answer)
+    local key, id = c.p .. ':ops:' .. (a.agent or ''), a.op or ''
+    local known = id ~= '' and redis.call('HGET', key, 'op:' .. id)
+    if known then
+      return cjson.decode(known)
     end
-    local answer, done = attempt(function() return fn(c, a) end)
-    if not done then
-      return answer
-    end
-    -- A call without events changed nothing that a second run would change again.
-    if a.op and a.op ~= '' and #c.events > 0 then
-      set(ops, 'op', a.op)
-      set(ops, 'answer', cjson.encode(answer))
-    end
-    answer = attempt(function() commit(c) return answer end)
+    local answer = attempt(function()
+      local found = fn(c, a)
+      if id ~= '' then
+        c.op = {key = key, id = id, answer = cjson.encode(found)}
+      end
+      commit(c)
+      return found
+    end)
     return answer
   end
 end

@@ -5,7 +5,8 @@ local ROLE_OF_CLASS = {
   confirm = 'executor', retry = 'executor', start = 'executor',
   baseline = 'evaluator', cosign_evaluator = 'evaluator', sign = 'evaluator', holdout = 'evaluator',
   classify = 'evaluator', evaluate = 'evaluator',
-  cosign_proposer = 'proposer', settle = 'proposer', propose = 'proposer',
+  cosign_proposer = 'proposer', settle = 'proposer', propose = 'proposer', idea = 'proposer',
+  successor = 'proposer',
   cosign_curator = 'curator',
 }
 
@@ -15,9 +16,14 @@ end
 
 -- Goal-wide conditions ------------------------------------------------------------------------
 
+-- The target is met by its value, and by as many held-out improvements as the contract asks for.
+local function satisfied(c)
+  return c.goal.v.target_met == '1' and num(c.goal, 'improvements') >= num(c.goal, 'improvements_required')
+end
+
 local function closed(c)
   local g = c.goal
-  return (g.v.stop == 'target' and g.v.target_met == '1')
+  return (g.v.stop == 'target' and satisfied(c))
     or num(g, 'attempts_used') >= num(g, 'max_attempts')
     or (num(g, 'deadline') > 0 and c.now >= num(g, 'deadline'))
     or (num(g, 'max_cost') > 0 and num(g, 'cost') >= num(g, 'max_cost'))
@@ -31,8 +37,9 @@ local function phase(c)
   if g.v.baseline == '' then
     return 'baseline'
   end
-  if num(g, 'live') == 0 and (closed(c) or g.v.source_open ~= '1') then
-    return g.v.target_met == '1' and 'done' or 'escalate'
+  local empty = g.v.source_open ~= '1' and g.v.successor == '' and num(g, 'ideas') == 0
+  if num(g, 'live') == 0 and (closed(c) or empty) then
+    return satisfied(c) and 'done' or 'escalate'
   end
   return 'iterate'
 end
@@ -137,7 +144,8 @@ local function free(c, i)
 end
 
 local function unsign(i)
-  for _, field in ipairs({'signed_to', 'signed_role', 'signed_by', 'signed_rev', 'signed_touched', 'decided_rev'}) do
+  for _, field in ipairs({'signed_to', 'signed_role', 'signed_by', 'signed_rev', 'signed_touched', 'decided_rev',
+    'decided_value'}) do
     set(i, field, '')
   end
 end
@@ -171,8 +179,9 @@ local function leave_lane(c, i)
   end
 end
 
-local function end_item(c, i)
+local function end_item(c, i, rev)
   leave_lane(c, i)
+  set(i, 'ended_rev', rev)
   add(c.goal, 'live', -1)
   if phase(c) == 'done' or phase(c) == 'escalate' then
     wake_all(c)
@@ -201,16 +210,47 @@ local function open_gate(c, stream, fields, i, kind, body)
   return gate
 end
 
-local POISON = '{"gate":{"after_no":"the item is retired with this decision as evidence",'
-  .. '"after_yes":"the item may be tried again","kind":"poison",'
-  .. '"meanwhile":"nobody can take the item; the others go on",'
-  .. '"question":"This item has cost several recoveries in a row. Try it again?",'
-  .. '"schema_version":"operator_gate_v0"}}'
+local POISON = {after_no = 'the item is retired with this decision as evidence',
+  after_yes = 'the item may be tried again', kind = 'poison',
+  meanwhile = 'nobody can take the item; the others go on', schema_version = 'operator_gate_v0'}
+
+-- A claim ended without its step. What is known of it stays until a step of the item ends well; the
+-- gate of kind poison shows it. The holder is read before the claim is freed.
+local function note_recovery(i, rev, reason, detail)
+  local list = i.v.recoveries == '' and {} or cjson.decode(i.v.recoveries)
+  add(i, 'lapses', 1)
+  local found = {revision = rev, reason = reason, agent_id = i.v.claimed_by, role = i.v.claim_role,
+    incarnation = i.v.incarnation, fence = num(i, 'fence')}
+  if i.v.attempt ~= '' then
+    found.attempt = num(i, 'attempt')
+  end
+  if detail and detail ~= '' then
+    found.detail = string.sub(detail, 1, 600)
+  end
+  list[#list + 1] = found
+  set(i, 'recoveries', cjson.encode(list))
+end
+
+-- A step of the item ended well, or a person decided: the count begins anew.
+local function recovered(i)
+  set(i, 'lapses', '')
+  set(i, 'recoveries', '')
+end
 
 -- An item that costs too many recoveries in a row waits for a person, in whatever state.
 local function quarantine(c, i, stream, fields)
-  if num(i, 'lapses') >= num(c.goal, 'max_lapses') and num(i, 'gates') == 0 and not TERMINAL[i.v.state] then
-    open_gate(c, stream, {writer = 'quota', role = fields.role, agent = fields.agent}, i, 'poison', POISON)
+  local lapses = num(i, 'lapses')
+  if lapses >= num(c.goal, 'max_lapses') and num(i, 'gates') == 0 and not TERMINAL[i.v.state] then
+    local gate = {question = 'This item has cost ' .. int(lapses) .. ' recoveries in a row. Try it again?',
+      recoveries = cjson.decode(i.v.recoveries)}
+    for name, text in pairs(POISON) do
+      gate[name] = text
+    end
+    if i.v.evidence_rev ~= '' then
+      gate.evidence_revision = num(i, 'evidence_rev')
+    end
+    open_gate(c, stream, {writer = 'quota', role = fields.role, agent = fields.agent}, i, 'poison',
+      cjson.encode({gate = gate}))
   end
 end
 
@@ -232,15 +272,23 @@ local function give_back(c, i, kind, reason, counts, by)
     fields.from, fields.to, fields.version = from, to, i.v.version
   end
   refund(c, i)
-  if counts then
-    add(i, 'lapses', 1)
-  end
   local rev = emit(c, by.role, kind, fields)
+  if counts then
+    note_recovery(i, rev, reason, by.detail)
+  end
   if from == 'attempt_running' then
     touch(i, rev)
   end
   free(c, i)
   quarantine(c, i, by.role, by)
+  file(c, i)
+end
+
+-- A gate was opened on an item: a claim whose step cannot be delivered any more ends.
+local function interrupt(c, i, by)
+  if i.v.claimed_by ~= '' and i.v.state ~= 'attempt_running' then
+    give_back(c, i, 'released', 'blocked_by_gate', false, by)
+  end
   file(c, i)
 end
 

@@ -1,7 +1,7 @@
 -- The decision: what an agent may take next. One function, with effect (`claim`) and without.
 
 local ALLOWED = {
-  baseline = 'measure_baseline', propose = 'propose', settle = 'repropose_or_retire',
+  baseline = 'measure_baseline', propose = 'propose', idea = 'propose', successor = 'propose', settle = 'repropose_or_retire',
   cosign_proposer = 'cosign', cosign_evaluator = 'cosign', cosign_curator = 'cosign',
   confirm = 'confirm', retry = 'select', start = 'select', evaluate = 'evaluate',
   classify = 'classify', holdout = 'measure_holdout', sign = 'sign',
@@ -20,9 +20,11 @@ local function classes_for(c, role)
     if over then
       classes[#classes + 1] = 'retry'
       classes[#classes + 1] = 'start'
-    elseif not paused and c.goal.v.source_open == '1'
-      and zcount(c, ready_key(c, 'start')) < num(c.goal, 'low_water') then
-      classes[#classes + 1] = 'propose'
+    elseif not paused then
+      classes = {'cosign_proposer', 'settle', 'idea', 'successor'}
+      if c.goal.v.source_open == '1' and zcount(c, ready_key(c, 'start')) < num(c.goal, 'low_water') then
+        classes[#classes + 1] = 'propose'
+      end
     end
     return classes
   elseif role == 'executor' then
@@ -213,13 +215,13 @@ local function resume(c, a, i)
   if i.v.incarnation == a.inc then
     return i
   end
-  add(i, 'lapses', 1)
-  if num(i, 'lapses') >= num(c.goal, 'max_lapses') then
-    set(i, 'lapses', num(i, 'lapses') - 1)
-    give_back(c, i, 'released', 'crash', true, {role = i.v.claim_role, agent = a.agent})
+  local died = agent_of(c, a.agent).v.inc_died
+  if num(i, 'lapses') + 1 >= num(c.goal, 'max_lapses') then
+    give_back(c, i, 'released', 'crash', true, {role = i.v.claim_role, agent = a.agent, detail = died})
     return nil
   end
   local rev = num(c.goal, 'rev') + 1
+  note_recovery(i, rev, 'crash', died)
   local ends = c.now + num(c.goal, 'lease_ms')
   set(i, 'incarnation', a.inc)
   set(i, 'fence', rev)
@@ -259,8 +261,8 @@ local function decide(c, a, effect)
     refuse('goal_unknown', c.name)
   end
   local agent = agent_of(c, a.agent)
-  if agent.v.roles == '' then
-    return finish(false, 'agent_unknown')
+  if agent.v.roles == '' then  -- a role beyond the four is never handed an item
+    return finish(false, agent.v.declared ~= '' and 'frontier_empty' or 'agent_unknown')
   end
   local roles = roles_of(agent, a.role)
   if #roles == 0 then
@@ -303,7 +305,15 @@ local function check_incarnation(c, a)
   end
 end
 
+-- A goal that was restored is another incarnation: what a worker knows of the old one is void.
+local function check_store(c, a)
+  if a.store and a.store ~= '' and c.goal.exists and a.store ~= c.goal.v.store then
+    refuse('store_changed', 'the store as it is since it was restored')
+  end
+end
+
 local function claim(c, a)
+  check_store(c, a)
   check_incarnation(c, a)
   return decide(c, a, true)
 end
@@ -314,6 +324,7 @@ end
 
 -- The claim that the caller says it holds. The clock is not asked: only a written end ends a claim.
 local function held(c, a)
+  check_store(c, a)
   local i = item_of(c, a.todo or '')
   if not i then
     refuse('todo_unknown', a.todo)
@@ -344,6 +355,7 @@ local function and_next(c, a)
 end
 
 local function renew(c, a)
+  check_store(c, a)
   local agent = agent_of(c, a.agent)
   if agent.v.inc == a.inc and a.inc ~= '' then
     set(agent, 'inc_until', c.now + num(c.goal, 'lease_ms'))
@@ -357,42 +369,15 @@ local function renew(c, a)
   return {'ok', int(ends)}
 end
 
-local CHOSEN = {stopped = true, goal_paused = true, goal_closed = true, stale_base = true, blocked_by_gate = true}
+local CHOSEN = {stopped = true, goal_paused = true, goal_closed = true, stale_base = true, blocked_by_gate = true,
+  changed_since_read = true}
 
 local function release(c, a)
   local i = held(c, a)
   if i.v.state == 'attempt_running' then
     refuse('attempt_running', 'evidence or a retry packet', {state = i.v.state, version = i.v.version})
   end
-  give_back(c, i, 'released', a.reason, not CHOSEN[a.reason], {role = i.v.claim_role, agent = a.agent})
+  give_back(c, i, 'released', a.reason, not CHOSEN[a.reason], {role = i.v.claim_role, agent = a.agent,
+    detail = a.detail})
   return and_next(c, a)
-end
-
-local function enlist(c, a)
-  local agent = agent_of(c, a.agent)
-  if agent.v.roles == '' then
-    refuse('agent_unknown', a.agent)
-  end
-  if #roles_of(agent, a.role) == 0 then
-    refuse('role_mismatch', a.role .. ' on the roster of ' .. a.agent)
-  end
-  if a.dead ~= agent.v.inc then
-    check_incarnation(c, a)
-  end
-  set(agent, 'inc', a.inc)
-  set(agent, 'inc_host', a.host)
-  set(agent, 'inc_pid', a.pid)
-  set(agent, 'inc_start', a.start)
-  set(agent, 'inc_until', c.now + num(c.goal, 'lease_ms'))
-  return {'ok', agent.v.claim}
-end
-
-local function leave(c, a)
-  local agent = agent_of(c, a.agent)
-  if agent.v.inc == a.inc then
-    for _, field in ipairs({'inc', 'inc_host', 'inc_pid', 'inc_start', 'inc_until'}) do
-      set(agent, field, '')
-    end
-  end
-  return {'ok', '0'}
 end

@@ -93,7 +93,7 @@ end
 
 local function add_hypothesis(c, a, source)
   local texts = hash(c, c.p .. ':texts')
-  if texts.v[a.text] ~= '' then
+  if texts.v[a.text] ~= '' and texts.v[a.text] ~= a.todo then
     refuse('duplicate', texts.v[a.text])
   end
   local n = num(c.goal, 'hypothesis_count') + 1
@@ -119,16 +119,22 @@ end
 local function propose(c, a)
   local i = held(c, a)
   local child
-  if i.v.kind == 'propose' then
+  if SOURCES[i.v.kind] then
     check_rule(c, i, a, 'move:contract_ready>hypothesis_proposed')
+    if i.v.kind == 'idea' and a.text ~= i.v.text then
+      refuse('foreign_text', 'the text of the idea', facts(c, i))
+    elseif i.v.kind ~= 'idea' then
+      set(c.goal, 'source_cursor', a.cursor or '')
+    end
     child = add_hypothesis(c, a, 'contract_ready')
-    set(c.goal, 'source_cursor', a.cursor or '')
-    set(i, 'lapses', '')
+    used(c, i)
+    recovered(i)
     free(c, i)
     file(c, i)
   else
     a.to = 'hypothesis_proposed'
     check_item(c, i, a)
+    check_seen(c, i, a.body2)
     check_rule(c, i, a, 'move:' .. i.v.state .. '>hypothesis_proposed')
     child = add_hypothesis(c, a, 'contradicted')
     local rev = emit(c, 'proposer', 'signed', {writer = 'proposer', role = 'proposer', agent = a.agent,
@@ -138,7 +144,7 @@ local function propose(c, a)
     set(i, 'signed_by', a.agent)
     set(i, 'signed_rev', rev)
     set(i, 'signed_touched', i.v.touched)
-    set(i, 'lapses', '')
+    recovered(i)
     free(c, i)
     file(c, i)
   end
@@ -146,20 +152,24 @@ local function propose(c, a)
   return {'added', child.id, child.v.hyp, answer}
 end
 
--- The source has nothing more: the propose todo waits, closed, until a person adds something.
+-- The source has nothing more, and that is on record; a successor's no ends the cycle for good.
 local function close_source(c, a)
   local i = held(c, a)
-  if i.v.kind ~= 'propose' then
+  if not SOURCES[i.v.kind] then
     refuse('wrong_kind', 'the propose todo', facts(c, i))
   end
-  set(c.goal, 'source_open', '0')
-  set(c.goal, 'source_cursor', a.cursor or '')
-  set(i, 'state', 'closed')
+  if i.v.kind ~= 'idea' then
+    set(c.goal, 'source_cursor', a.cursor or '')
+  end
+  shut(c, i)
   add(i, 'version', 1)
-  emit(c, 'proposer', 'released', {writer = 'quota', role = 'proposer', agent = a.agent, todo = i.id,
-    fence = a.fence, version = i.v.version, reason = 'source_empty'})
+  local rev = emit(c, 'proposer', 'released', {writer = 'quota', role = 'proposer', agent = a.agent, todo = i.id,
+    fence = a.fence, version = i.v.version, reason = SOURCES[i.v.kind]})
   free(c, i)
   file(c, i)
+  if i.v.kind ~= 'successor' then
+    succeed(c, 'proposer', a, i, rev)
+  end
   if phase(c) ~= 'iterate' then
     wake_all(c)
   end
@@ -199,6 +209,27 @@ local function start_attempt(c, i, a)
   end
 end
 
+-- Retries are attempts without a score. One that improved and failed the guard is reworked instead,
+-- and one that changed nothing is tried once more only.
+local UNCHANGED = {no_change = true, hook_blocked = true}
+
+local function count_retry(c, i, from, reason)
+  if from == 'evaluated' and reason == 'guard_rework' then
+    if num(i, 'reworks') >= GUARD_REWORKS then
+      refuse('reworks_left', 'a rework left (' .. GUARD_REWORKS .. ' were made)', facts(c, i))
+    end
+    add(i, 'reworks', 1)
+    return
+  end
+  add(i, 'retries', 1)
+  if UNCHANGED[reason] then
+    if i.v.unchanged == '1' then
+      set(i, 'retries', math.max(num(i, 'retries'), num(c.goal, 'retries') + 1))
+    end
+    set(i, 'unchanged', '1')
+  end
+end
+
 local function advance(c, a)
   local i = held(c, a)
   local list = records_of(a)
@@ -232,16 +263,16 @@ local function advance(c, a)
     end
     touch(i, record)
   end
-  set(i, 'lapses', '')
+  recovered(i)
   move(i, to)
-  emit(c, role, 'transitioned', {writer = role, role = role, agent = a.agent, todo = i.id, hyp = i.v.hyp,
+  local rev = emit(c, role, 'transitioned', {writer = role, role = role, agent = a.agent, todo = i.id, hyp = i.v.hyp,
     attempt = i.v.attempt, from = from, to = to, version = i.v.version, fence = a.fence, ref = record,
     reason = a.reason}, a.note)
   if from == 'attempt_running' then
     settle_cost(c, i, a)
   end
   if to == 'needs_retry' then
-    add(i, 'retries', 1)
+    count_retry(c, i, from, a.reason)
   elseif to == 'supported' then
     set(i, 'retries', '')
     if from == 'promotion_gate' then
@@ -253,7 +284,8 @@ local function advance(c, a)
     leave_lane(c, i)
   end
   if to == 'retired' then
-    end_item(c, i)
+    end_item(c, i, rev)
+    succeed(c, role, a, i, rev)
   end
   if to == 'promotion_gate' and c.goal.v.holdout_required ~= '1' then
     set(i, 'target_met', a.target_met or '')

@@ -8,6 +8,12 @@ local function promote(c, i)
   set(g, 'champion_hyp', i.v.hyp)
   set(g, 'champion_commit', i.v.commit)
   set(g, 'promotions', num(g, 'promotions') + 1)
+  local value, best = tonumber(i.v.decided_value), tonumber(g.v.best_value)
+  local down = g.v.direction == 'minimize'
+  if value and (not best or (down and value < best) or (not down and value > best)) then
+    add(g, 'improvements', 1)
+    set(g, 'best_value', i.v.decided_value)
+  end
   if i.v.target_met == '1' then
     set(g, 'target_met', '1')
   end
@@ -26,6 +32,7 @@ local function sign(c, a)
   local i = held(c, a)
   local list = records_of(a)
   check_item(c, i, a)
+  check_seen(c, i, a.signature)
   local from, to, role = i.v.state, a.to, i.v.claim_role
   local rule = check_rule(c, i, a, 'sign:' .. from .. '>' .. to)
   local stands = signed(c, i)
@@ -41,13 +48,16 @@ local function sign(c, a)
         refuse('not_writer', 'the role evaluator', facts(c, i))
       end
       set(i, 'decided_rev', emit(c, role, 'decided', base, each.body))
+      local found = cjson.decode(each.body).decision
+      local value = type(found) == 'table' and tonumber(found.value)
+      set(i, 'decided_value', value and string.format('%.17g', value) or '')
     end
   end
   if i.v.decided_rev == '' and (order == 2 or role == 'evaluator') then
     refuse('missing_record', 'the record decided', facts(c, i))
   end
   local body = a.signature
-  set(i, 'lapses', '')
+  recovered(i)
   if order == 1 then
     local rev = emit(c, role, 'signed', base, body)
     set(i, 'signed_to', to)
@@ -62,14 +72,15 @@ local function sign(c, a)
   end
   move(i, to)
   base.from, base.to, base.version = from, to, i.v.version
-  emit(c, role, 'signed', base, body)
+  local rev = emit(c, role, 'signed', base, body)
   if to == 'promoted' then
     promote(c, i)
   end
   unsign(i)
   free(c, i)
-  end_item(c, i)
+  end_item(c, i, rev)
   file(c, i)
+  succeed(c, role, a, i, rev)
   return and_next(c, a)
 end
 
@@ -108,13 +119,22 @@ local function spend(c, a)
   return {'ok', int(num(c.goal, 'rev'))}
 end
 
--- A late result under an old fence changes nothing, and is on record.
+-- A late result under an old fence changes nothing, and is on record, once for each claim.
 local function stale(c, a)
   local agent = agent_of(c, a.agent)
   local i = item_of(c, a.todo)
   if agent.v.roles == '' or not i or #roles_of(agent, a.role) == 0 then
     refuse('agent_unknown', a.agent)
   end
+  local fence, live = tonumber(a.fence) or 0, i.v.claimed_by ~= ''
+  if fence > num(i, 'fence') or (live and fence == num(i, 'fence')) then
+    refuse('not_stale', 'the fence of a claim that has ended', facts(c, i))
+  end
+  local mark = ' ' .. int(fence) .. ' '
+  if string.find(i.v.stale, mark, 1, true) then
+    return {'ok', 'same'}
+  end
+  set(i, 'stale', (i.v.stale == '' and ' ' or i.v.stale) .. int(fence) .. ' ')
   emit(c, a.role, 'stale_result_rejected', {writer = 'quota', role = a.role, agent = a.agent, inc = a.inc,
     todo = i.id, hyp = i.v.hyp, fence = a.fence, reason = 'stale_fence'}, a.body1)
   return {'ok', int(num(c.goal, 'rev'))}

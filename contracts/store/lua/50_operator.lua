@@ -14,6 +14,7 @@ local function create(c, a)
   end
   set(c.goal, 'status', 'created')
   set(c.goal, 'contract_hash', a.contract_hash)
+  set(c.goal, 'store', a.store or '')
   for n = 1, tonumber(a.fields) do
     set(c.goal, a['field' .. n], a['value' .. n])
   end
@@ -68,13 +69,15 @@ local function register(c, a)
     refuse('goal_unknown', c.name)
   end
   local agent = agent_of(c, a.member)
-  if agent.v.roles == a.roles then
+  local declared = a.declared or ''
+  if agent.v.roles == a.roles and agent.v.declared == declared then
     return {'ok', 'same'}
   end
   if a.roles == '' and agent.v.claim ~= '' then
     refuse('agent_busy', 'the end of its claim on ' .. agent.v.claim)
   end
   set(agent, 'roles', a.roles)
+  set(agent, 'declared', declared)
   c.new_agents[#c.new_agents + 1] = a.member
   emit(c, 'operator', 'agent_registered', {writer = 'operator', agent = a.agent}, a.body1)
   return {'ok', int(num(c.goal, 'rev'))}
@@ -95,8 +98,16 @@ local function pause(c, a)
   return {'ok', int(num(c.goal, 'rev'))}
 end
 
+-- The person opens a gate in the operator's stream; a curator or an evaluator in its own.
+local ASKS = {curator = true, evaluator = true}
+
 local function gate_open(c, a)
-  check_operator(c, a)
+  local role = a.role ~= '' and a.role or nil
+  if role and (not ASKS[role] or #roles_of(agent_of(c, a.agent), role) == 0) then
+    refuse('not_writer', 'the role curator or evaluator on the roster of ' .. a.agent)
+  elseif not role then
+    check_operator(c, a)
+  end
   local i = item_of(c, a.todo)
   if not i or TERMINAL[i.v.state] then
     refuse('todo_unknown', 'an open todo ' .. a.todo)
@@ -104,11 +115,10 @@ local function gate_open(c, a)
   if num(i, 'gates') > 0 then
     refuse('already_gated', 'the decision of ' .. i.v.gate, facts(c, i))
   end
-  local gate = open_gate(c, 'operator', {writer = 'operator', agent = a.agent}, i, a.kind, a.body1)
-  if i.v.claimed_by ~= '' and i.v.state ~= 'attempt_running' then
-    give_back(c, i, 'released', 'blocked_by_gate', false, {role = i.v.claim_role, agent = i.v.claimed_by})
-  end
-  file(c, i)
+  local by = role or 'operator'
+  local gate = open_gate(c, by, {writer = by, role = role, agent = a.agent}, i, a.kind, a.body1)
+  local holder = {role = i.v.claim_role, agent = i.v.claimed_by}
+  interrupt(c, i, role and {role = role, agent = a.agent} or holder)
   return {'ok', gate}
 end
 
@@ -132,7 +142,7 @@ local function gate_decide(c, a)
     hyp = i.v.hyp, gate = a.gate, gaterev = gate.v.opened_rev}, a.body1)
   set(i, 'gates', num(i, 'gates') - 1)
   set(i, 'gate', '')
-  set(i, 'lapses', '')
+  recovered(i)
   if a.verdict == 'approved' then
     if gate.v.kind == 'owner' then
       set(i, 'owner', 'accepted')
@@ -142,10 +152,7 @@ local function gate_decide(c, a)
   elseif i.v.kind == 'hypothesis' then
     set(i, 'doomed', '1')
   else
-    set(i, 'state', 'closed')
-    if i.v.kind == 'propose' then
-      set(c.goal, 'source_open', '0')
-    end
+    shut(c, i)
   end
   touch(i, rev)
   file(c, i)

@@ -5,15 +5,17 @@ import random
 import subprocess
 import sys
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import redis
 
 from contracts.errors import RefusedError
+from contracts.records import Gate
 from contracts.store.reader import Reader
 from contracts.store.writer import Writer
 from contracts.words import Stream
-from tests.goals import BASE, add_items, make_goal, take, try_take
+from tests.goals import BASE, HASH, NUMBERS, OPERATOR, add_items, make_goal, take, try_take
 from tests.support import rounds, wait_until
 
 CLAIMER = """
@@ -126,21 +128,113 @@ def test_field_case_2_a_late_result_is_refused_recorded_and_changes_nothing(goal
     item = Reader(goal.client, goal.goal_id).item(first.todo_id)
     with pytest.raises(RefusedError):
         start(goal, first)
-    goal.reject_stale(first, body=json.dumps({"current_fence": int(item["fence"])}))
+    late = json.dumps({"current_fence": int(item["fence"]), "result": "evidence, commit 1234"})
+    for _ in range(3):
+        goal.reject_stale(first, body=late)
     reader = Reader(goal.client, goal.goal_id)
-    assert reader.item(first.todo_id) == item
+    assert reader.item(first.todo_id) == {**item, "stale": f" {first.fence} "}
     kinds = [fields["type"] for _, fields in reader.entries(Stream.EXECUTOR)]
     assert kinds.count("stale_result_rejected") == 1
     assert kinds.count("lease_expired") == 1
 
 
+def test_what_is_not_late_is_not_put_on_record_as_late(goal: Writer) -> None:
+    add_items(goal, "proposer-1", [1])
+    held = take(goal, "executor-1")
+    for fence in (held.fence, held.fence + 1):
+        with pytest.raises(RefusedError) as refused:
+            goal.reject_stale(replace(held, fence=fence), body='{"current_fence":0}')
+        assert refused.value.reason == "not_stale"
+
+
 def test_field_case_11_an_item_that_ends_three_workers_waits_under_a_gate(goal: Writer) -> None:
     add_items(goal, "proposer-1", [1, 2])
-    lives = [take(goal, "executor-1", f"life-{life}").todo_id for life in range(4)]
+    life = {"inc": "", "host": "here", "pid": "1", "start": "1"}
+    for number in range(4):
+        goal.enlist(
+            agent_id="executor-1",
+            role="executor",
+            incarnation={**life, "inc": f"life-{number}"},
+            dead=f"life-{number - 1}",
+            died="signal 9" if number else "",
+        )
+        last = take(goal, "executor-1", f"life-{number}")
+        assert last.todo_id == ("todo_0001" if number < 3 else "todo_0002")
     reader = Reader(goal.client, goal.goal_id)
     assert reader.item("todo_0001")["gates"] == "1"
-    assert reader.gate(reader.open_gates()[0])["kind"] == "poison"
-    assert lives == ["todo_0001"] * 3 + ["todo_0002"]
+    gate = poison_of(reader)
+    assert [(each["reason"], each["detail"]) for each in gate["recoveries"]] == [
+        ("crash", "signal 9")
+    ] * 3
+    assert [each["incarnation"] for each in gate["recoveries"]] == ["life-0", "life-1", "life-2"]
+    fences = [each["fence"] for each in gate["recoveries"]]
+    assert sorted(set(fences)) == fences
+
+
+@pytest.mark.parametrize(
+    ("agent", "kind", "todo"),
+    [
+        ("proposer-1", "proposer", "todo_propose"),
+        ("baseline-2", "evaluator", "todo_baseline"),
+    ],
+)
+def test_every_kind_of_todo_waits_for_a_person_after_three_recoveries(
+    any_client: redis.Redis, goal_id: str, agent: str, kind: str, todo: str
+) -> None:
+    goal = make_goal(any_client, goal_id, agents=[(agent, kind)], lease_ms="300")
+    if todo == "todo_baseline":  # undone, as if nobody had measured yet
+        goal = unmeasured(any_client, f"{goal_id}-2", agent)
+    taken = take(goal, agent, "one")
+    assert taken.todo_id == todo
+    goal.release(taken, "evaluation_failed", detail="exit code 3: no such file")
+    take(goal, agent, "two")
+    take(goal, agent, "three")
+    reader = Reader(goal.client, goal.goal_id)
+    wait_until(lambda: lapsed(goal, agent, todo), description="the third recovery")
+    gate = poison_of(reader)
+    assert [each["reason"] for each in gate["recoveries"]] == [
+        "evaluation_failed",
+        "crash",
+        "lease_expired",
+    ]
+    assert gate["recoveries"][0]["detail"] == "exit code 3: no such file"
+    touched = int(reader.item(todo)["touched"])
+    goal.decide_gate(
+        operator="operator:test",
+        gate_id=reader.open_gates()[0],
+        verdict="approved",
+        touched=touched,
+        body="{}",
+    )
+    assert reader.item(todo).get("lapses", "") == ""
+    assert take(goal, agent, "four").todo_id == todo
+
+
+def lapsed(goal: Writer, agent: str, todo: str) -> bool:
+    """Let another agent notice what ended; tells whether the todo waits for a person."""
+    goal.claim(agent_id="baseline-1" if agent != "baseline-1" else agent, incarnation="notices")
+    return Reader(goal.client, goal.goal_id).item(todo).get("gates") == "1"
+
+
+def unmeasured(client: redis.Redis, goal_id: str, agent: str) -> Writer:
+    """Make an approved goal without a baseline; `baseline-1` is a proposer here."""
+    writer = Writer(client, goal_id)
+    numbers = {**NUMBERS, "lease_ms": "300"}
+    writer.create(operator=OPERATOR, contract_hash=HASH, numbers=numbers, bodies=["{}", "{}"])
+    writer.approve(operator=OPERATOR, contract_hash=HASH, body="{}")
+    writer.register(operator=OPERATOR, agent_id=agent, roles=["evaluator"], body="{}")
+    writer.register(operator=OPERATOR, agent_id="baseline-1", roles=["curator"], body="{}")
+    return writer
+
+
+def poison_of(reader: Reader) -> dict[str, Any]:
+    """Give the body of the one open gate, which is of kind poison and fits its record."""
+    [gate_id] = reader.open_gates()
+    fields = reader.gate(gate_id)
+    assert fields["kind"] == "poison"
+    gate: dict[str, Any] = json.loads(fields["body"])["gate"]
+    Gate.model_validate_json(json.dumps(gate))
+    return gate
 
 
 def test_a_repeated_operation_is_applied_once_and_answered_the_same(goal: Writer) -> None:
