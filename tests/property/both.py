@@ -13,6 +13,7 @@ import redis  # noqa: TC002 - a dataclass reads its annotations
 
 from contracts import records as rec
 from contracts.contract import ResearchContract
+from contracts.derived import READY, differences, goal_findings
 from contracts.errors import RefusedError
 from contracts.events import parse_entry
 from contracts.ids import new_operation_id
@@ -21,12 +22,13 @@ from contracts.replay_state import GoalState
 from contracts.store import keys
 from contracts.store import writer as store_writer
 from contracts.store.decision import as_dict
-from contracts.store.reader import DerivedState, Reader
-from contracts.words import Role, Stream
-from projection.derived import READY, differences, goal_findings
+from contracts.store.reader import Reader
+from contracts.stored import DerivedState
+from contracts.words import Role, Stream, Verdict
+from tests.peers import add_idea, assess
 from tests.property import model as m
 from tests.property.model_steps import Protocol
-from tests.scenario import AGENTS, OPERATOR, Scenario, body, contract_for
+from tests.scenario import AGENTS, OPERATOR, Plan, Scenario, body, contract_for
 
 T = TypeVar("T")
 FAR = 4_000_000_000_000
@@ -35,7 +37,7 @@ EXTRA = {
     "all-1": (Role.CURATOR, Role.PROPOSER, Role.EXECUTOR, Role.EVALUATOR),
 }
 ROSTER = {name: (role,) for name, role in AGENTS.items()} | EXTRA
-COMPARED = ("retries", "lapses", "declines", "holdouts")
+COMPARED = ("retries", "lapses", "declines", "holdouts", "reworks")
 
 
 class Stutter(store_writer.Writer):
@@ -43,10 +45,8 @@ class Stutter(store_writer.Writer):
 
     times = 1
 
-    def call(self, name: str, values: Any, *, operation: bool = True) -> Any:
+    def call(self, name: str, values: Any) -> Any:
         """Call a function, perhaps again."""
-        if not operation:
-            return super().call(name, values, operation=False)
         same = {**values, "op": new_operation_id()}
         send = super().call
         answers = [send(name, same) for _ in range(self.times)]
@@ -89,7 +89,11 @@ def contract_of(goal_id: str, limits: m.Limits) -> ResearchContract:
         max_cost_usd=limits.max_cost / 1_000_000,
     )
     strategy = contract.strategy.model_copy(
-        update={"stop": limits.stop, "low_water": limits.low_water}
+        update={
+            "stop": limits.stop,
+            "low_water": limits.low_water,
+            "unmet_target_rule": "add_successor" if limits.successors else "escalate",
+        }
     )
     holdout = contract.evaluation.holdout if limits.holdout_required else None
     evaluation = contract.evaluation.model_copy(update={"holdout": holdout})
@@ -235,7 +239,7 @@ class Both:
         )
         if found is None:
             return False
-        assert found[0] == found[1]
+        assert found[0] == found[1][0]
         self.live(agent)
         return True
 
@@ -348,6 +352,26 @@ class Both:
             ),
         )
 
+    def add_idea(self, number: int) -> None:
+        """Let a person add an idea, perhaps one that is there."""
+        title = f"thought {number}"
+        found = self.both(
+            f"the person adds {title}",
+            lambda: self.model.add_idea(title),
+            lambda: add_idea(self.play, Plan(title, title, Verdict.IMPROVED)),
+        )
+        assert found is None or found[0] == found[1]
+
+    def assess(self, todo: str) -> None:
+        """Let the proposer assess a hypothesis."""
+        hypothesis = self.reader.item(todo)["hyp"]
+        verdict = "weakens" if self.model.serial % 2 else "supports"
+        self.both(
+            f"proposer-1 assesses {todo}",
+            lambda: self.model.assess(todo, verdict),
+            lambda: assess(self.play, "proposer-1", hypothesis, verdict),
+        )
+
     # What must be equal ----------------------------------------------------------------------------
 
     def compare_answer(self, agent: str, answer: m.Answer, reply: dict[str, object]) -> None:
@@ -444,6 +468,7 @@ def told(item: m.Item, fences: dict[int, int]) -> dict[str, object]:
         "lapses": item.lapses,
         "declines": item.declines,
         "holdouts": item.questions,
+        "reworks": item.reworks,
     }
 
 
@@ -472,6 +497,7 @@ def numbers(model: Protocol) -> dict[str, int]:
         "source_open": int(model.source_open),
         "target_met": int(model.met),
         "promotions": max(model.champion - 1, 0),
+        "ideas": model.ideas(),
     }
 
 

@@ -16,12 +16,16 @@ from dataclasses import dataclass, field
 
 ROLES = ("curator", "proposer", "executor", "evaluator")
 TERMINAL = ("promoted", "retired", "closed")
+SOURCES = ("propose", "idea", "successor")
+"""Kinds of todo that become a hypothesis, or end without one."""
 CHOSEN = ("stopped", "goal_paused", "goal_closed", "stale_base", "blocked_by_gate")
 """Reasons to give a claim back that cost no recovery."""
 
 ACTIONS = {
     "baseline": "measure_baseline",
     "propose": "propose",
+    "idea": "propose",
+    "successor": "propose",
     "settle": "repropose_or_retire",
     "confirm": "confirm",
     "retry": "select",
@@ -89,6 +93,8 @@ class Item:
     meets: bool = False
     owner: bool = False
     retries: int = 0
+    reworks: int = 0
+    unchanged: bool = False
     lapses: int = 0
     declines: int = 0
     questions: int = 0
@@ -97,6 +103,8 @@ class Item:
     touched: int = 0
     signature: Signature | None = None
     decided: bool = False
+    text: str = ""
+    assessed: str = ""
 
 
 @dataclass(slots=True)
@@ -132,6 +140,8 @@ class Limits:
     holdout_required: bool = True
     owner_gate: bool = False
     stop: str = "queue_empty"
+    successors: bool = True
+    reworks: int = 2
     max_cost: int = 0
 
 
@@ -167,6 +177,7 @@ class Fact:
     confirmation: str = ""
     holdout: str = ""
     meets: bool = False
+    reason: str = ""
 
 
 @dataclass(slots=True)
@@ -228,11 +239,23 @@ class Goal:
             and self.used + self.reserved() < limits.max_attempts
         )
 
+    def open(self, kind: str) -> int:
+        """Count the open todos of a kind."""
+        return sum(item.kind == kind and item.state == "open" for item in self.items.values())
+
+    def ideas(self) -> int:
+        """Count the ideas that wait."""
+        return self.open("idea")
+
+    def dry(self) -> bool:
+        """Tell whether nothing is left that could become a hypothesis."""
+        return not (self.source_open or self.open("successor") or self.ideas())
+
     def phase(self) -> str:
         """Give the phase."""
         if not self.baseline:
             return "baseline"
-        if self.live() == 0 and (self.closed() or not self.source_open):
+        if self.live() == 0 and (self.closed() or self.dry()):
             return "done" if self.met else "escalate"
         return "iterate"
 
@@ -303,8 +326,10 @@ class Goal:
         found = ["cosign_proposer", "settle"]
         if self.closed():
             return [*found, "retry", "start"]
-        thirsty = len(sets.get("start", [])) < self.limits.low_water
-        return [*found, "propose"] if begins and self.source_open and thirsty else found
+        if not begins:
+            return found
+        thirsty = self.source_open and len(sets.get("start", [])) < self.limits.low_water
+        return [*found, "idea", "successor", *(["propose"] if thirsty else [])]
 
     def pick(self, agent: Agent) -> tuple[Item, str, str] | None:
         """Find the first item for an agent, with the role and the action."""

@@ -96,12 +96,17 @@ class Protocol(Goal):
             missing.add("not_writer")
         if missing:
             raise No(*missing)
+        reworks = self.limits.reworks
+        if fact.reason == "guard_rework" and item.reworks >= reworks and to == "needs_retry":
+            raise No("reworks_left")
         source = item.state
         item.lapses, item.state = 0, to
         item.version += 1
         getattr(self, f"_to_{to}")(item, source, fact)
         if to not in {"attempt_running", "evaluated"}:
             self.free(item)
+        if to == "retired":
+            self.succeed()
 
     def _to_attempt_running(self, item: Item, source: str, fact: Fact) -> None:
         del source
@@ -119,9 +124,15 @@ class Protocol(Goal):
         self.touch(item)
 
     def _to_needs_retry(self, item: Item, source: str, fact: Fact) -> None:
-        del fact
-        item.retries += 1
         item.in_lane = False
+        if fact.reason == "guard_rework":
+            item.reworks += 1
+        else:
+            item.retries += 1
+        if fact.reason in {"no_change", "hook_blocked"}:
+            if item.unchanged:  # the second time is the last
+                item.retries = max(item.retries, self.limits.retries + 1)
+            item.unchanged = True
         if source == "attempt_running":
             self.touch(item)
 
@@ -196,20 +207,63 @@ class Protocol(Goal):
         todo = f"todo_{len(self.hypotheses()) + 1:04d}"
         self.serial += 1
         self.items[todo] = Item(
-            todo, "hypothesis", "hypothesis_proposed", rank, touched=self.serial
+            todo, "hypothesis", "hypothesis_proposed", rank, touched=self.serial, text=item.text
         )
         if item.kind == "hypothesis":
             item.signature = Signature("retired", "proposer", item.touched, self.champion)
+        elif item.kind != "propose":
+            self.shut(item)
+            item.version += 1
+        if item.kind == "successor":
+            self.source_open = True
+            source = self.items["todo_propose"]
+            if source.state == "closed":
+                source.state = "open"
+                source.version += 1
         item.lapses = 0
         self.free(item)
         return todo
 
+    def shut(self, item: Item) -> None:
+        """Close a todo that backs no hypothesis."""
+        item.state = "closed"
+        self.source_open &= item.kind != "propose"
+
     def close_source(self, claim: Held) -> None:
-        """Say that there is nothing more to propose."""
+        """Say that there is nothing more to propose; a successor's no is the last word."""
         item = self.held(claim)
-        self.source_open, item.state = False, "closed"
+        self.shut(item)
         item.version += 1
         self.free(item)
+        if item.kind != "successor":
+            self.succeed()
+
+    def succeed(self) -> None:
+        """The step that leaves nothing to do while the target is unmet adds the successor todo."""
+        due = self.limits.successors and self.baseline and not (self.met or self.closed())
+        if due and self.dry() and self.live() == 0:
+            count = sum(item.kind == "successor" for item in self.items.values()) + 1
+            todo = f"todo_successor_{count:04d}"
+            self.items[todo] = Item(todo, "successor", "open")
+
+    def add_idea(self, text: str) -> str:
+        """Let a person add an idea."""
+        if self.closed():
+            raise No("not_closed")
+        kept = [item for item in self.items.values() if item.text == text]
+        if any(item.kind == "hypothesis" or item.state == "open" for item in kept):
+            raise No("duplicate")
+        count = sum(item.kind == "idea" for item in self.items.values()) + 1
+        todo = f"todo_idea_{count:04d}"
+        self.items[todo] = Item(todo, "idea", "open", text=text)
+        return todo
+
+    def assess(self, todo: str, verdict: str) -> None:
+        """Put an assessment on record, once: it is new evidence."""
+        item = self.items[todo]
+        if item.assessed != verdict:
+            item.assessed = verdict
+            self.touch(item)
 
     # Signatures ------------------------------------------------------------------------------------
 
@@ -241,6 +295,7 @@ class Protocol(Goal):
             self.champion += 1
             self.met |= item.meets
         self.free(item)
+        self.succeed()
 
     def decline(self, claim: Held) -> None:
         """Disagree with the first signature."""
@@ -285,6 +340,5 @@ class Protocol(Goal):
         elif item.kind == "hypothesis":
             item.doomed = True
         else:
-            item.state = "closed"
-            self.source_open &= item.kind != "propose"
+            self.shut(item)
         self.touch(item)

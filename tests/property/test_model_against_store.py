@@ -62,6 +62,7 @@ LIMITS = st.builds(
     holdout_required=st.sampled_from((True, True, False)),
     owner_gate=st.sampled_from((False, False, True)),
     stop=st.sampled_from(("queue_empty", "target")),
+    successors=st.sampled_from((True, True, False)),
     max_cost=st.sampled_from((0, 0, 500_000)),
 )
 
@@ -112,6 +113,7 @@ def settle(both: Both) -> None:
         f"{item.todo} is {item.state}"
         for item in model.items.values()
         if item.state not in m.TERMINAL and not item.gate and item.kind != "propose"
+        if not (model.closed() and item.kind in m.SOURCES)
     ]
     assert waiting == [], "nobody comes for it"
     gated = any(not gate.verdict for gate in model.gates.values())
@@ -229,7 +231,10 @@ class Machine(RuleBasedStateMachine):
         both.compare()
 
     @precondition(lambda self: self.worked > 1)
-    @rule(which=WHICH, what=st.sampled_from(("opens", "opens", "pauses", "decides twice")))
+    @rule(
+        which=WHICH,
+        what=st.sampled_from(("opens", "pauses", "decides twice", "an idea", "assesses")),
+    )
     def a_person_comes(self, which: int, what: str) -> None:
         self.worked = 0
         both = self.both
@@ -239,6 +244,11 @@ class Machine(RuleBasedStateMachine):
         elif what == "decides twice" and both.model.gates:
             gates = sorted(both.model.gates)
             both.decide(gates[which % len(gates)], accepted=True)
+        elif what == "an idea":
+            both.add_idea(which % 4)
+        elif what == "assesses":
+            if todos := [item.todo for item in both.model.hypotheses()]:
+                both.assess(todos[-1 - which % len(todos)])
         elif live and len(self.waiting()) < 2:
             both.gate(live[-1 - which % len(live)], ("merge", "owner", "poison")[which % 3])
         both.compare()

@@ -38,11 +38,13 @@ class Choice:
 
 
 FAILURES = {
+    "guard": FailureKind.GUARDRAIL_OR_PROTECTED_BOUNDARY,
     "regression": FailureKind.MECHANISM_CONTRADICTED,
     "correctness": FailureKind.MECHANISM_CONTRADICTED,
     "boundary": FailureKind.GUARDRAIL_OR_PROTECTED_BOUNDARY,
 }
-VERDICTS = ("improved", "flat", "regression", "correctness", "boundary", "unscored")
+UNCHANGED = (StopReason.NO_CHANGE, StopReason.HOOK_BLOCKED)
+VERDICTS = ("guard", "improved", "flat", "regression", "correctness", "boundary", "unscored")
 
 
 def step(both: Both, hand: Hand, choice: Choice) -> bool:
@@ -162,7 +164,7 @@ def proposer(both: Both, hand: Hand, item: m.Item, choice: Choice) -> bool:
     if standing and standing.role == "evaluator":
         return cosign(both, hand, item, standing.to, choice)
     count = len(both.model.hypotheses())
-    if item.kind == "propose":
+    if item.kind in m.SOURCES:
         if choice.closes or count >= MOST:
             return (
                 both.both(
@@ -194,7 +196,7 @@ def proposer(both: Both, hand: Hand, item: m.Item, choice: Choice) -> bool:
 def propose(both: Both, hand: Hand, parent: str, signature: str) -> bool:
     """Add a hypothesis."""
     number = len(both.model.hypotheses()) + 1
-    title = f"idea {number}"
+    title = both.model.items[hand.model.todo].text or f"idea {number}"
     both.play.proposed = (number * 3) % 5
     more = {"parent_hypothesis_id": parent, "cites_negative": (parent,)} if parent else {}
     plan = Plan(title, f"family {number}", Verdict.IMPROVED)
@@ -225,10 +227,16 @@ def executor(both: Both, hand: Hand, item: m.Item, choice: Choice) -> bool:
         return start(both, hand, item, fields)
     number = int(fields.get("attempt") or 1)
     if choice.fails:
-        packet = rec.RetryPacket(
-            attempt=number, stop_reason=StopReason.TIMEOUT, retry_reason="once more"
+        reason = UNCHANGED[choice.big] if choice.noise else StopReason.TIMEOUT
+        packet = rec.RetryPacket(attempt=number, stop_reason=reason, retry_reason="once more")
+        return move(
+            both,
+            hand,
+            "needs_retry",
+            ("retry_recorded", body(retry=packet)),
+            fact=m.Fact(reason=reason),
+            reason=reason,
         )
-        return move(both, hand, "needs_retry", ("retry_recorded", body(retry=packet)))
     outside = choice.verdict == "boundary"
     commit = commit_of(f"{both.goal_id} {number}")
     evidence = rec.Evidence(
@@ -364,6 +372,9 @@ def evaluate(both: Both, hand: Hand, item: m.Item, choice: Choice) -> bool:
         measured = both.play.unscored(commit or commit_of("none"), verdict)
     bound = choice.noise and fields.get("confirmations", "") in {"", "0"}
     noise = "noise" if bound and verdict == "improved" else ""
+    stop = "timeout" if verdict == "unscored" else None
+    if verdict == "guard" and item.reworks < both.limits.reworks:
+        stop = "guard_rework"
     evaluation = rec.Evaluation.model_validate(
         {
             "attempt": int(fields.get("attempt") or 1),
@@ -373,8 +384,8 @@ def evaluate(both: Both, hand: Hand, item: m.Item, choice: Choice) -> bool:
             "verdict": verdict,
             "failure_kind": FAILURES.get(verdict),
             "failure": verdict if verdict in FAILURES else None,
-            "retry_reason": "once more" if verdict == "unscored" else None,
-            "stop_reason": "timeout" if verdict == "unscored" else None,
+            "retry_reason": "once more" if stop else None,
+            "stop_reason": stop,
             "confirmation": noise or None,
         }
     )
@@ -394,7 +405,10 @@ def classify(both: Both, hand: Hand, item: m.Item, choice: Choice) -> bool:
     if item.doomed or verdict == "flat":
         return sign(both, hand, item, "retired")
     if verdict == "unscored":
-        return move(both, hand, "needs_retry")
+        return move(both, hand, "needs_retry", reason="timeout")
+    if verdict == "guard" and (choice.fails or item.reworks < both.limits.reworks):
+        fact = m.Fact(reason="guard_rework")
+        return move(both, hand, "needs_retry", fact=fact, reason="guard_rework")
     if verdict != "improved":
         return move(both, hand, "contradicted")
     if choice.alone and not both.limits.holdout_required and not item.wants:
