@@ -196,10 +196,14 @@ def proposer(both: Both, hand: Hand, item: m.Item, choice: Choice) -> bool:
 def propose(both: Both, hand: Hand, parent: str, signature: str) -> bool:
     """Add a hypothesis."""
     number = len(both.model.hypotheses()) + 1
-    title = both.model.items[hand.model.todo].text or f"idea {number}"
+    under = both.model.items[hand.model.todo]
+    idea = under.text if under.kind == "idea" else ""
+    title = idea or f"hypothesis {number}"
     both.play.proposed = (number * 3) % 5
-    more = {"parent_hypothesis_id": parent, "cites_negative": (parent,)} if parent else {}
-    plan = Plan(title, f"family {number}", Verdict.IMPROVED)
+    more: dict[str, object] = {"source": "person"} if idea else {}
+    if parent:
+        more = {"parent_hypothesis_id": parent, "cites_negative": (parent,)}
+    plan = Plan(title, idea or f"family {number}", Verdict.IMPROVED)
     hypothesis = both.play.hypothesis(plan, **more)
     found = both.both(
         f"{hand.name} proposes",
