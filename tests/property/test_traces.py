@@ -4,92 +4,11 @@ Every test plays its trace on the model and the store at once and compares the w
 the ruling asks for is asserted on top. Names are those of the rulings (`design/state-machine.md`).
 """
 
-from collections.abc import Callable
-
 import pytest
-import redis
 
-from tests.property import model as m
-from tests.property.both import Both
+from tests.property.play import BAD, GOOD, NO_SCORE, Make, Play
 from tests.property.test_model_against_store import busy, settle
 from tests.property.work import Choice, sign, step
-
-Make = Callable[..., "Play"]
-GOOD = Choice()
-BAD = Choice(verdict="regression")
-NO_SCORE = Choice(fails=True)
-
-
-class Play(Both):
-    """A goal whose agents are moved one by one."""
-
-    def take(self, agent: str, action: str, todo: str = "") -> None:
-        """Let an agent claim, and say what it must be given."""
-        assert self.claim(agent), f"{agent} is given nothing, not {action}"
-        item = self.model.items[self.hands[agent].model.todo]
-        assert item.claim is not None
-        assert (item.claim.action, todo or item.todo) == (action, item.todo)
-        self.compare()
-
-    def work(self, agent: str, choice: Choice = GOOD, *, done: bool = True) -> None:
-        """Let an agent take the next step under its claim, which both sides take or refuse."""
-        assert step(self, self.hands[agent], choice) == done
-        self.compare()
-
-    def goes(self, agent: str, action: str, *choices: Choice) -> str:
-        """Let an agent claim and take steps; gives the todo."""
-        self.take(agent, action)
-        todo = self.hands[agent].model.todo
-        for choice in choices or (GOOD,):
-            self.work(agent, choice)
-        return todo
-
-    def reason(self, agent: str) -> str:
-        """Say why there is nothing for an agent, asked of the store."""
-        return str(self.reader.should_run(agent)["reason"])
-
-    def state(self, todo: str) -> str:
-        """Give an item's state in the store."""
-        return self.reader.item(todo)["state"]
-
-    def ready(self, count: int) -> None:
-        """Measure the baseline and propose."""
-        self.goes("evaluator-1", "measure_baseline")
-        for _ in range(count):
-            self.goes("proposer-1", "propose")
-
-    def evidence(self, choice: Choice = GOOD, agent: str = "executor-1") -> str:
-        """Bring an attempt to its evidence."""
-        return self.goes(agent, "select", choice, choice)
-
-    def supported(self, agent: str = "executor-1") -> str:
-        """Bring an item to `supported`."""
-        self.evidence(agent=agent)
-        return self.goes("evaluator-1", "evaluate", GOOD, GOOD)
-
-    def at_gate(self) -> str:
-        """Bring an item to the promotion gate."""
-        self.supported()
-        return self.goes("evaluator-1", "measure_holdout", GOOD, GOOD)
-
-    def lapse(self, todo: str) -> None:
-        """Let a lease end, and somebody ask."""
-        self.expire(todo)
-        self.claim("curator-1")
-        self.compare()
-
-
-@pytest.fixture
-def make(redis_client: redis.Redis, goal_id: str) -> Make:
-    """Make a goal within limits, with its baseline and some hypotheses."""
-
-    def made(count: int = 1, **limits: object) -> Play:
-        values = {"low_water": 9, "max_attempts": 6, **limits}
-        play = Play(redis_client, goal_id, m.Limits(**values))  # type: ignore[arg-type]
-        play.ready(count)
-        return play
-
-    return made
 
 
 def test_contract_stays_proposing_goes_on_while_the_target_is_unmet(make: Make) -> None:
@@ -246,14 +165,6 @@ def test_drain_untried_items_of_a_done_goal_are_settled(make: Make) -> None:
     assert play.reason("executor-1") == "goal_done"
 
 
-def test_lapse_first_any_question_gives_back_what_is_due(make: Make) -> None:
-    play = make(max_parallel=1)
-    play.take("executor-1", "select")
-    play.expire(play.hands["executor-1"].model.todo)
-    play.compare()
-    play.take("executor-2", "select")
-
-
 def test_wait_until_a_no_names_the_end_of_the_next_lease(make: Make) -> None:
     play = make(max_parallel=1)
     todo = play.goes("executor-1", "select")
@@ -280,24 +191,6 @@ def test_first_signer_supported_without_a_question_left_is_the_evaluators(make: 
     play.goes("evaluator-1", "measure_holdout")
     play.goes("proposer-1", "cosign")
     assert play.state(todo) == "retired"
-
-
-@pytest.mark.parametrize("where", ["select", "evaluate", "propose"])
-def test_field_case_11_quarantine_an_item_that_costs_three_recoveries_waits_for_a_person(
-    make: Make, where: str
-) -> None:
-    play = make()
-    agent = {"select": "executor-1", "evaluate": "evaluator-1", "propose": "proposer-1"}[where]
-    if where == "evaluate":
-        play.evidence()
-    for _ in range(3):
-        play.take(agent, where)
-        play.lapse(play.hands[agent].model.todo)
-    (gate,) = play.reader.open_gates()
-    assert play.reader.gate(gate)["kind"] == "poison"
-    play.decide(gate, accepted=True)
-    play.compare()
-    play.take(agent, where)
 
 
 def test_quarantine_dying_processes_count_as_recoveries(make: Make) -> None:
@@ -479,50 +372,38 @@ def test_late_ok_under_the_newest_fence_a_late_write_is_taken_under_an_older_one
     play.work("evaluator-2")
 
 
-def test_field_case_14_two_who_notice_an_ended_lease_write_one_event(make: Make) -> None:
+def test_succ_atomic_the_step_that_leaves_nothing_to_do_adds_the_successor(make: Make) -> None:
     play = make()
-    todo = play.goes("executor-1", "select")
-    play.expire(todo)
-    play.claim("curator-1")
-    play.claim("evaluator-1")
-    play.compare()
-    kinds = [event.type for event in play.replayed.events.values()]
-    assert kinds.count("lease_expired") == 1
+    play.goes("proposer-1", "propose", Choice(closes=True))
+    todo = play.evidence(BAD)
+    play.goes("evaluator-1", "evaluate", BAD, BAD)
+    play.goes("proposer-1", "repropose_or_retire")
+    play.goes("evaluator-1", "cosign")
+    assert (play.state(todo), play.model.phase()) == ("retired", "iterate")
+    play.take("proposer-1", "propose", "todo_successor_0001")
+    play.work("proposer-1")
+    play.take("proposer-1", "propose", "todo_propose")
 
 
-def test_field_case_13_a_refused_report_leaves_its_agent_free_for_the_next_step(
-    make: Make,
-) -> None:
-    play = make(2)
-    todo = play.goes("executor-1", "select")
-    play.lapse(todo)
-    play.work("executor-1", done=False)
-    play.take("executor-1", "select")
+def test_propose_bound_a_successors_no_is_the_last_word(make: Make) -> None:
+    play = make(0)
+    for _ in range(2):
+        play.goes("proposer-1", "propose", Choice(closes=True))
+    assert play.reason("proposer-1") == "goal_escalated"
 
 
-def test_field_case_8_an_agent_holds_one_claim_however_often_it_asks(make: Make) -> None:
-    play = make(5, max_parallel=3)
-    play.take("executor-1", "select")
-    for _ in range(3):
-        assert play.claim("executor-1")
-    claimed = [item.todo for item in play.model.items.values() if item.claim]
-    assert len(claimed) == 1
+def test_an_improvement_that_fails_the_guard_is_reworked_twice_and_no_more(make: Make) -> None:
+    play = make(retries=0)
+    guard = Choice(verdict="guard")
+    for state in ("needs_retry", "needs_retry", "contradicted"):
+        todo = play.evidence(guard)
+        play.goes("evaluator-1", "evaluate", guard, guard)
+        assert play.state(todo) == state
 
 
-def test_field_case_10_after_many_restarts_an_agent_is_one_agent(make: Make) -> None:
-    play = make()
-    play.enlist("executor-1", "executor-1#1", "")
-    for _ in range(100):
-        play.crash("executor-1")
-    assert len(play.reader.agent_ids()) == len(play.model.agents)
-    play.compare()
-
-
-def test_a_lost_reply_is_answered_again_and_applied_once(make: Make) -> None:
-    play = make(3)
-    play.writer.times = 3
-    todo = play.at_gate()
-    play.goes("evaluator-1", "sign")
-    play.goes("curator-1", "cosign")
-    assert play.state(todo) == "promoted"
-    assert play.model.used == 1
+def test_a_second_try_that_changes_nothing_is_the_last(make: Make) -> None:
+    play = make(retries=5)
+    unchanged = Choice(fails=True, noise=True)
+    for _ in range(2):
+        play.goes("executor-1", "select", GOOD, unchanged)
+    play.take("proposer-1", "repropose_or_retire")
