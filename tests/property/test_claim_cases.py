@@ -8,6 +8,7 @@ import redis
 from contracts.errors import RefusedError
 from tests.property.play import Make
 from tests.property.test_model_against_store import settle
+from tests.property.work import step
 
 
 @pytest.mark.parametrize("asker", ["curator-1", "proposer-1", "evaluator-1", "executor-2"])
@@ -123,4 +124,15 @@ def test_field_case_20_a_report_on_an_unknown_todo_leaves_the_agents_claim_alone
     with pytest.raises(RefusedError) as refused:
         play.writer.release(replace(hand.real, todo_id="todo_9999"), "stopped")
     assert refused.value.reason == "todo_unknown"
+    play.work("executor-1")
+
+
+def test_an_older_fence_of_the_same_process_is_refused(make: Make) -> None:
+    play = make()
+    play.take("executor-1", "select")
+    older = play.hands["executor-1"]
+    play.lapse(older.model.todo)
+    play.take("executor-1", "select")
+    assert not step(play, older, GOOD)
+    assert play.log[-1] == "  refused: stale_fence"
     play.work("executor-1")

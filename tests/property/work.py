@@ -175,7 +175,8 @@ def proposer(both: Both, hand: Hand, item: m.Item, choice: Choice) -> bool:
                 is not None
             )
         return propose(both, hand, "", "")
-    if item.state == "contradicted" and choice.child and count < MOST:
+    over = (both.model.closed() or item.doomed) and not choice.fails
+    if item.state == "contradicted" and choice.child and count < MOST and not over:
         fields = both.reader.item(item.todo)
         signature = rec.Signature.model_validate(
             {
