@@ -9,6 +9,8 @@ and how long a lease still lasts. A stored value stays where there is one; a lea
 lasts `lease_ms` from now, and `lease_ms` is what the last claim was given.
 """
 
+import json
+
 from contracts.canonical import canonical
 from contracts.derived import (
     Expected,
@@ -89,7 +91,7 @@ def _item(state: GoalState, item: ItemState) -> dict[str, str]:
 def _recoveries(item: ItemState) -> str:
     """Give what is known of an item's recoveries; what a holder said of its own end is lost."""
     found = [each.model_dump(mode="json") for each in item.recoveries]
-    return canonical(found) if found else ""
+    return json.dumps(found, separators=(",", ":")) if found else ""
 
 
 def _texts(fields: dict[str, Expected]) -> dict[str, str]:
