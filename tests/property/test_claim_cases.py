@@ -6,7 +6,7 @@ import pytest
 import redis
 
 from contracts.errors import RefusedError
-from tests.property.play import Make
+from tests.property.play import GOOD, Make
 from tests.property.test_model_against_store import settle
 from tests.property.work import step
 
