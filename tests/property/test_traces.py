@@ -395,10 +395,16 @@ def test_propose_bound_a_successors_no_is_the_last_word(make: Make) -> None:
 def test_an_improvement_that_fails_the_guard_is_reworked_twice_and_no_more(make: Make) -> None:
     play = make(retries=0)
     guard = Choice(verdict="guard")
-    for state in ("needs_retry", "needs_retry", "contradicted"):
+    for _ in range(2):
         todo = play.evidence(guard)
         play.goes("evaluator-1", "evaluate", guard, guard)
-        assert play.state(todo) == state
+        assert play.state(todo) == "needs_retry"
+    todo = play.evidence(guard)
+    play.goes("evaluator-1", "evaluate", guard)
+    play.work("evaluator-1", Choice(verdict="guard", fails=True), done=False)
+    assert play.log[-1] == "  refused: reworks_left"
+    play.work("evaluator-1", guard)
+    assert play.state(todo) == "contradicted"
 
 
 def test_a_second_try_that_changes_nothing_is_the_last(make: Make) -> None:
