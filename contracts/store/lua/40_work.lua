@@ -288,7 +288,7 @@ local function advance(c, a)
     end_item(c, i, rev)
     succeed(c, role, a, i, rev)
   end
-  if from == 'evaluated' and to == 'promotion_gate' then
+  if to == 'promotion_gate' and c.goal.v.holdout_required ~= '1' then
     set(i, 'target_met', a.target_met or '')
   end
   if to == 'promotion_gate' and c.goal.v.owner_gate == '1' then
@@ -345,6 +345,7 @@ local function record(c, a)
     local rev = write()
     set(i, 'holdout_rev', rev)
     set(i, 'holdout_pass', a.holdout_pass or '')
+    set(i, 'target_met', a.target_met or '')
     touch(i, rev)
     return {'ok', int(num(c.goal, 'rev'))}
   end
