@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from contracts import records
-from contracts.canonical import canonical, text_digest
+from contracts.canonical import text_digest
 from contracts.contract import goal_limits
+from contracts.derived_peers import declared_words, peers_words
 from contracts.guard_context import holdout_passes
 from contracts.labels import target_met
 from contracts.replay_state import GateState, GoalState, ItemState, ready_class
@@ -156,21 +157,6 @@ def _members(name: str, stored: Iterable[str], expected: Iterable[str]) -> Found
 
 def _listed(there: bool) -> str:
     return "listed" if there else "absent"
-
-
-def declared_words(state: GoalState, agent_id: str) -> str:
-    """Give the declaration of an agent whose role is beyond the four, or nothing."""
-    declared = state.declared.get(agent_id)
-    return canonical(declared.to_json_dict()) if declared else ""
-
-
-def peers_words(state: GoalState, item: ItemState) -> dict[str, str]:
-    """Give where each agent's last review and assessment of an item stand."""
-    return {
-        f"{name}:{state.events[revision].agent_id}": str(revision)
-        for name, revisions in (("reviewed", item.reviews), ("assessed", item.assessments))
-        for revision in revisions
-    }
 
 
 def _roster(state: GoalState, stored: DerivedState) -> Found:

@@ -49,8 +49,7 @@ class Event(Record):
     """What every event carries.
 
     Attributes:
-        revision: The goal's growing number: the order of all events across its streams.
-        seq: Position in the stream, from 1.
+        revision: The goal's growing number, across its streams; `seq` is the stream's own, from 1.
         record_revision: The record (an event, by revision) that a transition rests on.
         lease_until: End of the lease by the store's clock.
     """

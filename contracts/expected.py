@@ -14,17 +14,16 @@ import json
 from contracts.canonical import canonical
 from contracts.derived import (
     Expected,
-    declared_words,
     gate_fields,
     goal_fields,
     item_fields,
     meets,
     open_gates,
     passed_holdout,
-    peers_words,
     rank,
     ready_sets,
 )
+from contracts.derived_peers import declared_words, peers_words
 from contracts.events import Claimed
 from contracts.replay_state import GoalState, ItemState, ready_class
 from contracts.stored import DerivedState

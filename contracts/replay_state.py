@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 
 from contracts import records
 from contracts.contract import ResearchContract
+from contracts.declared import DeclaredRole
 from contracts.events import AnyEvent
 from contracts.words import Action, EndReason, GateKind, Phase, Role, State, StopReason
 
@@ -181,7 +182,7 @@ class GoalState:
     cost_micro_usd: int = 0
     texts: dict[str, str] = field(default_factory=dict)
     roster: dict[str, tuple[Role, ...]] = field(default_factory=dict)
-    declared: dict[str, records.DeclaredRole] = field(default_factory=dict)
+    declared: dict[str, DeclaredRole] = field(default_factory=dict)
     claims: dict[str, str] = field(default_factory=dict)
     items: dict[str, ItemState] = field(default_factory=dict)
     hypotheses: dict[str, str] = field(default_factory=dict)

@@ -8,10 +8,11 @@ import click
 from pydantic import ValidationError
 
 from contracts.canonical import canonical
+from contracts.declared import DeclaredRole
 from contracts.errors import UsageError
 from contracts.goals import open_reader
 from contracts.ids import AGENT_ID_PATTERN, is_agent_id
-from contracts.records import AgentRegistration, DeclaredRole
+from contracts.records import AgentRegistration
 from contracts.text import inert, table
 from contracts.words import Role
 from roles.goal.goals import operator_name

@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
+from contracts.declared import DeclaredRole
 from contracts.errors import LabmatesError
 from contracts.goals import open_reader
-from contracts.records import DeclaredRole
 from contracts.rolemap import INVARIANTS, ROLE_MAP
 from contracts.store.reader import Reader
 from contracts.text import NONE, facts, inert

@@ -7,8 +7,8 @@ step ahead of another. A lane whose process is not alive is `down`, whatever it 
 from typing import Any
 
 from contracts.contract import ResearchContract
+from contracts.declared import DeclaredRole
 from contracts.errors import RecordsError, StoreError
-from contracts.records import DeclaredRole
 from contracts.store.library import ensure_library
 from contracts.store.reader import Reader
 from contracts.words import Role

@@ -20,8 +20,8 @@ from typing import Any
 import structlog
 
 from contracts.canonical import canonical
+from contracts.declared import DeclaredRole
 from contracts.errors import LabmatesError, RefusedError, StoreError
-from contracts.records import DeclaredRole
 from contracts.store.connect import with_retries
 from contracts.words import Role
 from roles.goal.context import GoalContext, open_context
