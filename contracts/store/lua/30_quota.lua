@@ -1,7 +1,8 @@
 -- The decision: what an agent may take next. One function, with effect (`claim`) and without.
 
 local ALLOWED = {
-  baseline = 'measure_baseline', propose = 'propose', idea = 'propose', successor = 'propose', settle = 'repropose_or_retire',
+  baseline = 'measure_baseline', propose = 'propose', idea = 'propose', successor = 'propose',
+  settle = 'repropose_or_retire',
   cosign_proposer = 'cosign', cosign_evaluator = 'cosign', cosign_curator = 'cosign',
   confirm = 'confirm', retry = 'select', start = 'select', evaluate = 'evaluate',
   classify = 'classify', holdout = 'measure_holdout', sign = 'sign',
