@@ -56,7 +56,7 @@ endef
 # Debian packages that the suites need, each with the program that shows it is there.
 define system_packages
 missing=
-for pair in git:git tmux:tmux redis-server:redis-server chromium:chromium luacheck:lua-check; do
+for pair in git:git tmux:tmux redis-server:redis-server chromium:chromium luacheck:lua-check faketime:faketime; do
   command -v "$${pair%%:*}" > /dev/null 2>&1 || missing="$$missing $${pair##*:}"
 done
 if python3 -c "" 2>/dev/null && ! python3 -c "import ensurepip, venv" 2>/dev/null; then

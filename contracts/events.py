@@ -299,11 +299,13 @@ class LeaseExpired(Event):
 
 
 class StaleResultRejected(Event):
-    """A result came under an old fence and was refused."""
+    """A result came under an old fence and was refused; `result` says in a line what it was."""
 
     type: Literal["stale_result_rejected"]
     current_fence: int
     what: str = ""
+    result: str = ""
+    result_sha256: str = ""
 
 
 class Spent(Event):

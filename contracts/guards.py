@@ -125,5 +125,5 @@ def verdict_targets(verdict: Verdict, *, holdout_required: bool) -> tuple[State,
     if verdict == Verdict.UNSCORED:
         return (State.NEEDS_RETRY,)
     if verdict == Verdict.GUARD:
-        return (State.CONTRADICTED, State.NEEDS_RETRY)
+        return (State.NEEDS_RETRY, State.CONTRADICTED)
     return (State.CONTRADICTED,)

@@ -28,3 +28,8 @@ def is_agent_id(text: str) -> bool:
 def new_operation_id() -> str:
     """Make an operation id: unique per call, sortable by time, never reused by a retry."""
     return f"{time.time_ns():x}-{secrets.token_hex(6)}"
+
+
+def new_incarnation() -> str:
+    """Make the id of a goal's incarnation in its store: a restored goal is not the one it was."""
+    return secrets.token_hex(8)

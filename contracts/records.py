@@ -258,6 +258,23 @@ class TerminalDecision(Record):
     target_met: bool = False
 
 
+class Recovery(Record):
+    """A claim that ended without its step: who held it, at which fence, and what is known of why.
+
+    `revision` is that of the event by which it ended; `detail` is what its holder or the lane of a
+    worker that died could still say, such as an exit code or the end of stderr.
+    """
+
+    revision: int
+    reason: str
+    agent_id: str
+    role: Role
+    incarnation: str = ""
+    fence: int
+    attempt: int | None = None
+    detail: str = ""
+
+
 class Gate(Record):
     """`operator_gate_v0`: what a person is asked, and what follows."""
 
@@ -267,6 +284,8 @@ class Gate(Record):
     after_yes: str = ""
     after_no: str = ""
     meanwhile: str = ""
+    recoveries: tuple[Recovery, ...] = ()
+    evidence_revision: int | None = None
 
 
 class GateDecision(Record):

@@ -28,7 +28,15 @@ from contracts.events import (
     Resumed,
     TodoAdded,
 )
-from contracts.replay_items import BrokenRuleError, fail, item_of, refile, require, touch
+from contracts.replay_items import (
+    BrokenRuleError,
+    fail,
+    item_of,
+    recovered,
+    refile,
+    require,
+    touch,
+)
 from contracts.replay_state import (
     OPEN,
     GateState,
@@ -67,7 +75,8 @@ def _writers(event: AnyEvent) -> set[Writer]:
     if event.stream == Stream.OPERATOR or kind in _BIRTH:
         return {Writer.OPERATOR}
     if kind == EventType.GATE_OPENED:
-        return {Writer.QUOTA, Writer(event.stream)}
+        asks = event.stream in {Stream.CURATOR, Stream.EVALUATOR}
+        return {Writer.QUOTA, Writer(event.stream)} if asks else {Writer.QUOTA}
     return {Writer(event.stream)}
 
 
@@ -179,6 +188,8 @@ def _check_own_gate(state: GoalState, item: ItemState, event: GateOpened) -> Non
         require(wanted and item.state == State.PROMOTION_GATE, "no owner gate is due here")
     elif kind == GateKind.POISON:
         require(item.lapses > 0, "no recovery of this item came before")
+        said = [each.model_copy(update={"detail": ""}) for each in event.gate.recoveries]
+        require(said == item.recoveries, "the recoveries are not those that came before")
     elif kind == GateKind.DISAGREEMENT:
         require(item.declines > 0, "nobody declined a signature of this item")
         item.declines = 0
@@ -196,7 +207,7 @@ def _gate_decided(state: GoalState, event: GateDecided) -> None:
     gate.decision, gate.decided_revision = event.decision, event.revision
     gate.decided_by = event.agent_id
     item.gates.remove(gate.gate_id)
-    item.lapses = 0
+    recovered(item)
     if event.decision.verdict == "approved":
         limit = state.contract.policy.retries if state.contract else 0
         if gate.kind == GateKind.OWNER:
@@ -250,7 +261,7 @@ HANDLERS: Mapping[EventType, Callable[[GoalState, Any], None]] = {
     EventType.SELECTED: replay_work.selected,
     EventType.RELEASED: replay_items.given_back,
     EventType.LEASE_EXPIRED: replay_items.given_back,
-    EventType.STALE_RESULT_REJECTED: _noted,
+    EventType.STALE_RESULT_REJECTED: replay_items.stale,
     EventType.SPENT: replay_work.spent,
     EventType.REVIEWED: replay_peers.reviewed,
     EventType.LOOP_RECORDED: _noted,

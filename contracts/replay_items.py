@@ -3,6 +3,7 @@
 from typing import NoReturn
 
 from contracts import events as ev
+from contracts import records
 from contracts.canonical import text_digest
 from contracts.events import AnyEvent
 from contracts.replay_state import (
@@ -184,6 +185,40 @@ def shut(state: GoalState, item: ItemState) -> None:
             del state.texts[digest]
 
 
+def note_recovery(item: ItemState, event: AnyEvent, reason: str) -> None:
+    """A claim ended without its step; its holder is still known."""
+    item.lapses += 1
+    item.recoveries.append(
+        records.Recovery.model_validate(
+            {
+                "revision": event.revision,
+                "reason": reason,
+                "agent_id": item.claimed_by,
+                "role": item.claim_role,
+                "incarnation": item.incarnation,
+                "fence": item.fence,
+                "attempt": item.attempt,
+            }
+        )
+    )
+
+
+def recovered(item: ItemState) -> None:
+    """A step of the item ended well, or a person decided: the count begins anew."""
+    item.lapses = 0
+    item.recoveries.clear()
+
+
+def stale(state: GoalState, event: ev.StaleResultRejected) -> None:
+    """Take `stale_result_rejected`: its claim had ended, and it is on record once."""
+    item = item_of(state, event)
+    fence = event.fence or 0
+    live = item.fence == fence and item.claimed_by
+    require(0 < fence <= item.fence and not live, f"the claim at fence {fence} had not ended")
+    require(fence not in item.stale, f"the result at fence {fence} was refused already")
+    item.stale.append(fence)
+
+
 def move(item: ItemState, event: AnyEvent) -> None:
     """Move the item to the event's state; checks source and version."""
     require(event.from_state == item.state, f"{item.todo_id} is {item.state}")
@@ -206,7 +241,7 @@ def claimed(state: GoalState, event: ev.Claimed) -> None:
     if event.action == Action.RESUME:
         require(item.claimed_by == event.agent_id, f"{event.agent_id} does not hold the item")
         require(event.role == item.claim_role, f"the claim is for the role {item.claim_role}")
-        item.lapses += 1
+        note_recovery(item, event, "crash")
     else:
         _check_new_claim(state, item, event)
         item.claimed_by, item.claim_role, item.action = event.agent_id, event.role, event.action
@@ -248,7 +283,11 @@ def given_back(state: GoalState, event: ev.Released | ev.LeaseExpired) -> None:
     if isinstance(event, ev.LeaseExpired):
         ended = item.lease_until is not None and event.at >= item.lease_until
         require(ended, "the lease had not ended")
-    elif event.reason not in {"blocked_by_gate", "crash"}:
+    elif event.agent_id != item.claimed_by:
+        require(
+            event.reason == "blocked_by_gate" and item.gates, "only a gate ends another's claim"
+        )
+    elif event.reason != "crash":
         check_held(item, event)
     if event.version is not None and event.to_state is None:
         _close_source(state, item, event)
@@ -271,7 +310,7 @@ def given_back(state: GoalState, event: ev.Released | ev.LeaseExpired) -> None:
         state.attempts_reserved -= 1
         state.lanes -= 1
     if isinstance(event, ev.LeaseExpired) or event.reason not in _CHOSEN:
-        item.lapses += 1
+        note_recovery(item, event, event.reason or "")
     if running:
         touch(item, event.revision)
     free(state, item)

@@ -24,6 +24,7 @@ def assessed(state: GoalState, event: ev.Assessed) -> None:
     item = item_of(state, event)
     require(item.kind == TodoKind.HYPOTHESIS, "a hypothesis")
     item.assessments.append(event.revision)
+    item.owner_accepted = False
     touch(item, event.revision)
     if not item.terminal:
         refile(state, item)

@@ -10,6 +10,7 @@ from contracts.replay_items import (
     held_item,
     leave_lane,
     move,
+    recovered,
     refile,
     require,
     unsign,
@@ -57,7 +58,7 @@ def signed(state: GoalState, event: ev.Signed) -> None:
     if second:
         _move_by_two(state, item, event)
         return
-    item.lapses = 0
+    recovered(item)
     item.signed_to, item.signed_role = target, event.role
     item.signed_by, item.signed_revision = event.agent_id, event.revision
     item.signed_touched = item.touched
@@ -101,7 +102,7 @@ def _move_by_two(state: GoalState, item: ItemState, event: ev.Signed) -> None:
     attempt = state.attempt_of(item)
     decision = state.events[item.decided_revision]
     move(item, event)
-    item.lapses = 0
+    recovered(item)
     item.signatures.append(event.revision)
     reason = event.signature.reason
     if item.state == State.PROMOTED and isinstance(decision, ev.Decided):

@@ -84,7 +84,11 @@ class ItemState:
     wants_confirm: str = ""
     confirmations: int = 0
     retries: int = 0
+    reworks: int = 0
+    unchanged: bool = False
     lapses: int = 0
+    recoveries: list[records.Recovery] = field(default_factory=list)
+    stale: list[int] = field(default_factory=list)
     declines: int = 0
     holdouts: int = 0
     evidence_revision: int = 0

@@ -18,13 +18,14 @@ from contracts.replay_items import (
     item_of,
     leave_lane,
     move,
+    recovered,
     require,
     shut,
     touch,
 )
 from contracts.replay_state import CLOSED, OPEN, AttemptState, Champion, GoalState, ItemState
-from contracts.transitions import Rule, find_rule
-from contracts.words import Action, EventType, Split, State, TodoKind, Writer
+from contracts.transitions import GUARD_REWORKS, Rule, find_rule
+from contracts.words import Action, EventType, Split, State, StopReason, TodoKind, Writer
 
 STEP_RECORDS = frozenset(
     {
@@ -110,13 +111,13 @@ def transitioned(state: GoalState, event: ev.Transitioned) -> None:
         _check_outcome(state, item, target)
     start = next((each for each in state.pending if isinstance(each, ev.AttemptStarted)), None)
     move(item, event)
-    item.lapses = 0
+    recovered(item)
     attempt = state.attempt_of(item)
     if start is not None and target == State.ATTEMPT_RUNNING:
         _begin(state, item, start)
         attempt = state.attempt_of(item)
     if target == State.NEEDS_RETRY:
-        item.retries += 1
+        _count_retry(state, item, attempt, event)
     elif target == State.SUPPORTED:
         item.retries = 0
         if source == State.PROMOTION_GATE:
@@ -131,6 +132,25 @@ def transitioned(state: GoalState, event: ev.Transitioned) -> None:
     if target == State.RETIRED:
         end_item(state, item, event, event.end_reason)
     free(state, item)
+
+
+def _count_retry(
+    state: GoalState, item: ItemState, attempt: AttemptState | None, event: ev.Transitioned
+) -> None:
+    """Count a rework of the guard, or an attempt without a score; the second unchanged is the last."""
+    found = attempt.evaluation or attempt.retry if attempt else None
+    said = found.stop_reason if found else None
+    given = event.reason or None
+    require(given in {None, said}, f"the reason {said} of its record, not {given}")
+    if attempt is not None and attempt.evaluation is not None and given == StopReason.GUARD_REWORK:
+        require(item.reworks < GUARD_REWORKS, f"{GUARD_REWORKS} reworks were made")
+        item.reworks += 1
+        return
+    item.retries += 1
+    if given in {StopReason.NO_CHANGE, StopReason.HOOK_BLOCKED}:
+        if item.unchanged and state.contract is not None:
+            item.retries = max(item.retries, state.contract.policy.retries + 1)
+        item.unchanged = True
 
 
 def _mark(attempt: AttemptState, event: ev.Transitioned) -> None:
@@ -228,7 +248,7 @@ def hypothesis_added(state: GoalState, event: ev.HypothesisAdded) -> None:
     state.families.setdefault(event.hypothesis.mechanism_family, []).append(hypothesis_id)
     state.live += 1
     if parent.kind in SOURCES:
-        parent.lapses = 0
+        recovered(parent)
         _used(state, parent)
         free(state, parent)
 

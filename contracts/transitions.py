@@ -256,6 +256,9 @@ TABLE: tuple[Rule, ...] = (
     ),
 )
 
+GUARD_REWORKS = 2
+"""How often an attempt that improves and fails the guard may be reworked."""
+
 # A gate on the item refuses every row but these: what was started may always be delivered.
 GATED_ROWS = (
     (_S.ATTEMPT_RUNNING, _S.EVIDENCE_RECORDED),
@@ -284,7 +287,7 @@ def lua_table() -> str:
     def names(values: tuple[str, ...]) -> str:
         return "{" + ",".join(f'"{value}"' for value in values) + "}"
 
-    lines = ["local RULES = {"]
+    lines = [f"local GUARD_REWORKS = {GUARD_REWORKS}", "local RULES = {"]
     for rule in TABLE:
         name = ("sign:" if rule.signers else "move:") + f"{rule.source}>{rule.target}"
         lines.append(

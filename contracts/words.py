@@ -356,6 +356,7 @@ STREAM_EVENTS: dict[Stream, tuple[EventType, ...]] = {
         EventType.AGENT_REGISTERED,
         EventType.GATE_DECIDED,
         EventType.GATE_OPENED,
+        EventType.RELEASED,
         EventType.PAUSED,
         EventType.RESUMED,
         EventType.TAKEN_OVER,

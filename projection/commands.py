@@ -16,6 +16,7 @@ from contracts.errors import UsageError
 from contracts.goals import open_reader
 from contracts.options import goal_options
 from contracts.store.reader import Reader
+from contracts.store.snapshot import read_snapshot
 from contracts.text import NONE, inert
 from projection import attempts
 from projection import report as reports
@@ -24,7 +25,7 @@ from projection.exports import lineage, mermaid
 from projection.fold import fold
 from projection.folders import write_new
 from projection.graph import document
-from projection.reading import Replayed, read_snapshot, replay_goal
+from projection.reading import Replayed, replay_goal
 from projection.repository import diff, goal_folder, repository_of
 from projection.rows import attempt_row
 from projection.verify import verify as verify_goal

@@ -9,12 +9,13 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from contracts.chain import verify_chains
+from contracts.derived import Finding, differences, goal_findings
 from contracts.replay import replay
 from contracts.replay_state import GoalState, Violation, phase_of
-from contracts.store.reader import DerivedState, Reader
+from contracts.store.reader import Reader
+from contracts.store.snapshot import SNAPSHOT_TRIES, Snapshot, read_derived, read_snapshot
+from contracts.stored import DerivedState
 from contracts.words import Phase
-from projection.derived import READY, Finding, differences, goal_findings
-from projection.reading import SNAPSHOT_TRIES, Snapshot, read_snapshot
 from projection.view import best_accepted, counts_of, improvements
 
 SOUND, NOT_DONE, CONTRADICTION = 0, 1, 6
@@ -66,26 +67,10 @@ def verify(reader: Reader) -> Verification:
     """
     for _ in range(SNAPSHOT_TRIES):
         snapshot = read_snapshot(reader)
-        stored = _read_derived(reader, snapshot)
+        stored = read_derived(reader, snapshot)
         if stored is not None:
             return verify_snapshot(replace(snapshot, goal=stored.goal), stored)
     return verify_snapshot(read_snapshot(reader))
-
-
-def _read_derived(reader: Reader, snapshot: Snapshot) -> DerivedState | None:
-    """Read what the store acts on; None unless it is of the snapshot's revision."""
-    if snapshot.heads is None:
-        return None
-    named: dict[str, set[str]] = {"todo": set(), "gate": set(), "agent": set()}
-    for entries in snapshot.entries.values():
-        for _, fields in entries:
-            for name, found in named.items():
-                if fields.get(name):
-                    found.add(fields[name])
-    agents = {*reader.agent_ids(), *named["agent"]}
-    stored = reader.derived(todos=named["todo"], agents=agents, gates=named["gate"], classes=READY)
-    same = stored is not None and stored.goal.get("rev") == snapshot.goal.get("rev")
-    return stored if same else None
 
 
 def verify_snapshot(snapshot: Snapshot, stored: DerivedState | None = None) -> Verification:

@@ -1,8 +1,8 @@
 """What `verify` found, as text."""
 
+from contracts.derived import Finding
 from contracts.text import NONE, inert, score, with_interval
 from contracts.words import Phase
-from projection.derived import Finding
 from projection.verify import Verification
 
 

@@ -17,7 +17,7 @@ from contracts.store import keys, wire
 from contracts.store.decision import as_dict
 from quota.document import build, exit_code
 from quota.extra import extra_for
-from quota.request import arguments, parse
+from quota.request import arguments, declared_keys, parse
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -73,7 +73,8 @@ def _ask(request: Request) -> dict[str, object] | None:
                 return None
             goal_id = str(goals[0])
         verb, name = FUNCTIONS[request.command]
-        answer = client.call(verb, name, "1", keys.prefix(goal_id), *arguments(request))
+        declared = declared_keys(request, goal_id)
+        answer = client.call(verb, name, str(len(declared)), *declared, *arguments(request))
         if not isinstance(answer, list) or answer[:1] == ["refused"]:
             return None
         reply = as_dict(answer)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
+from contracts.store import keys
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -60,7 +62,7 @@ def parse(command: str, argv: Sequence[str]) -> Request | None:
         command=command,
         agent_id=found["agent_id"],
         goal_id=found["goal_id"],
-        role=found.get("role", ""),
+        role=found.get("role", "") or _role_of(found["store"]),
         todo_id=found.get("todo_id", ""),
         store=found["store"],
         named_goal=named_goal,
@@ -70,6 +72,13 @@ def parse(command: str, argv: Sequence[str]) -> Request | None:
 
 
 _ROLES = ("", "curator", "proposer", "executor", "evaluator")
+
+
+def _role_of(url: str) -> str:
+    """Give the role whose credentials an address names: they allow no other."""
+    user = url.partition("://")[2].partition("@")[0].partition(":")[0]
+    role = user.removeprefix("labmates-")
+    return role if user != role and role in _ROLES else ""
 
 
 def new_operation() -> str:
@@ -82,6 +91,14 @@ def new_operation() -> str:
 def host_incarnation() -> str:
     """Name the incarnation of a person or agent that claims by hand on this host."""
     return f"cli:{os.uname().nodename}"
+
+
+def declared_keys(request: Request, goal_id: str) -> list[str]:
+    """Give the keys that the store's function declares."""
+    name = "claim" if request.command == "claim" else "should_run"
+    return keys.declared(
+        name, goal_id, agent_id=request.agent_id, todo_id=request.todo_id, role=request.role
+    )
 
 
 def arguments(request: Request) -> list[str]:

@@ -11,10 +11,10 @@ from contracts.store.connect import BLOCK_LIMIT_S, translate, with_retries
 from contracts.store.decision import as_dict
 from contracts.store.library import ensure_library
 from contracts.store.reader import Reader
-from contracts.store.writer import refusal
+from contracts.store.refusals import refusal
 from quota.document import build
 from quota.extra import extra_for
-from quota.request import Request, arguments
+from quota.request import Request, arguments, declared_keys
 
 _ROLES = ("curator", "proposer", "executor", "evaluator")
 
@@ -54,10 +54,8 @@ def _load_library(reader: Reader, request: Request) -> None:
 def _ask(reader: Reader, request: Request) -> dict[str, Any]:
     name = "lm_claim_v1" if request.command == "claim" else "lm_should_run_v1"
     call = reader.client.fcall if request.command == "claim" else reader.client.fcall_ro
-    flat = arguments(request)
-    found: Any = with_retries(
-        lambda: call(name, 1, keys.prefix(reader.goal_id), *flat), url=reader.url
-    )
+    flat, declared = arguments(request), declared_keys(request, reader.goal_id)
+    found: Any = with_retries(lambda: call(name, len(declared), *declared, *flat), url=reader.url)
     if isinstance(found, list) and found and found[0] == "refused":
         values = {"agent": request.agent_id, "todo": request.todo_id}
         raise refusal(request.command, found, values)

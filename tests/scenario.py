@@ -184,7 +184,8 @@ class Scenario:
 
     def claim(self, agent_id: str) -> tuple[Held, dict[str, str]] | None:
         """Take what the store gives an agent; None for a no."""
-        reply = self.writer.claim(agent_id=agent_id, incarnation=f"{agent_id}#1")
+        role = AGENTS.get(agent_id, "")
+        reply = self.writer.claim(agent_id=agent_id, incarnation=f"{agent_id}#1", role=role)
         if reply.get("should_run") != "1":
             return None
         facts = {name: str(value) for name, value in reply.items()}

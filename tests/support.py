@@ -4,16 +4,16 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 # Read once: fixtures take every LABMATES_ variable away from the tests.
 _STRESS = bool(os.environ.get("LABMATES_STRESS"))
 
 
-def rounds(whole: int) -> int:
-    """Give the size of a test marked `stress`: `whole` under make stress, else a tenth of it."""
-    return whole if _STRESS else max(1, whole // 10)
+def rounds(whole: int, *, part: int = 10) -> int:
+    """Give the size of a test marked `stress`: `whole` under make stress, else a part of it."""
+    return whole if _STRESS else max(1, whole // part)
 
 
 def wait_until(
@@ -29,11 +29,18 @@ def wait_until(
 
 
 def start_python(
-    code: str, *args: str, env: Mapping[str, str] | None = None
+    code: str, *args: str, env: Mapping[str, str] | None = None, before: Sequence[str] = ()
 ) -> "subprocess.Popen[str]":
-    """Start this Python on `code` with pipes on all three streams; end it with `communicate`."""
+    """Start this Python on `code` with pipes on all three streams; end it with `communicate`.
+
+    Args:
+        code: What it runs.
+        args: Its arguments.
+        env: Added to the environment.
+        before: A program that starts it, with its arguments.
+    """
     return subprocess.Popen(
-        [sys.executable, "-c", code, *args],
+        [*before, sys.executable, "-c", code, *args],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -89,8 +89,13 @@ def make_repository(
     attempts: int = 30,
     timeout_s: float = 2.0,
     changes: Mapping[str, Mapping[str, str]] = CHANGES,
+    command: str = "",
+    attempt_timeout_s: float = 600.0,
 ) -> Path:
-    """Make the repository with its queue and its prepared changes, in one commit."""
+    """Make the repository with its queue and its prepared changes, in one commit.
+
+    With a `command`, every attempt runs it instead of taking its prepared change.
+    """
     folder.mkdir(parents=True)
     (folder / "value.txt").write_text("1\n")
     (folder / "bench.py").write_text(BENCH)
@@ -99,6 +104,9 @@ def make_repository(
     text = TOML.format(
         pairs=pairs, parallel=parallel, attempts=attempts, timeout_s=timeout_s, python=python
     )
+    if command:
+        text = text.replace("[strategy]\n", f"[strategy]\ndriver_command = {json.dumps(command)}\n")
+    text += f"attempt_timeout_s = {attempt_timeout_s}\n"
     (folder / "labmates.toml").write_text(text)
     lines = []
     for number, (title, files) in enumerate(changes.items(), start=1):
@@ -119,7 +127,7 @@ def make_repository(
                 "codebase_mapping": "value.txt",
                 "title": title,
                 "mechanism_family": f"family_{number}",
-                "driver": "files",
+                "driver": "command" if command else "files",
                 "change": title,
             }
         )

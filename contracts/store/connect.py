@@ -64,13 +64,14 @@ def store_url(url: str | None = None) -> str:
     return url or os.environ.get("LABMATES_STORE_URL") or ensure_server()
 
 
-def connect(url: str | None = None) -> redis.Redis:
+def connect(url: str | None = None, *, check: bool = True) -> redis.Redis:
     """Open a client and check the server once.
 
     Safe for threads. Blocking commands may wait up to `BLOCK_LIMIT_S`.
 
     Args:
         url: `redis://`, `rediss://` or `unix://`; None means the environment's, see `store_url`.
+        check: False for a caller that judges the server itself; nothing is asked then.
 
     Raises:
         UsageError: The URL is no address.
@@ -98,7 +99,8 @@ def connect(url: str | None = None) -> redis.Redis:
         hint = "Use redis://, rediss:// or unix:// (LABMATES_STORE_URL)."
         raise UsageError(message, hint=hint) from error
     try:
-        check_server(client, url=address)
+        if check:
+            check_server(client, url=address)
     except BaseException:
         client.close()
         raise

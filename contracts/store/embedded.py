@@ -207,6 +207,7 @@ def _try_lock(home: Path) -> Iterator[int | None]:
 def _start(home: Path, lock_fd: int, appendfsync: str | None) -> str:
     from pathlib import Path  # noqa: PLC0415 - not on the cold path
 
+    from contracts.store.credentials import write_acl_file  # noqa: PLC0415 - not on the cold path
     from contracts.store.launch import (  # noqa: PLC0415 - not on the cold path
         Launch,
         appendfsync_choice,
@@ -223,6 +224,7 @@ def _start(home: Path, lock_fd: int, appendfsync: str | None) -> str:
     note = data / "socket.new"
     note.write_text(f"{path}\n", encoding="utf-8")
     note.replace(data / "socket")
+    write_acl_file(home, data / "users.acl")
     url = socket_url(str(path))
     deadline = time.monotonic() + START_TIMEOUT_S
     try:

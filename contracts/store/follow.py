@@ -20,6 +20,12 @@ class Follower:
         self._waiting: dict[int, AnyEvent] = {}
         self.by_revision: dict[int, AnyEvent] = {}
 
+    def start_over(self) -> None:
+        """Forget every event: the store was restored, and may hold others."""
+        self.revision = 0
+        self._after, self._waiting = {}, {}
+        self.by_revision.clear()
+
     def catch_up(self) -> list[AnyEvent]:
         """Read what came since the last call; gives the new events in order of revision."""
         for stream in Stream:

@@ -18,6 +18,33 @@ def goal(goal_id: str) -> str:
     return f"{prefix(goal_id)}:goal"
 
 
+_ROLES = ("curator", "proposer", "executor", "evaluator")
+_OPERATORS = ("approve", "gate_decide", "pause", "register", "todo_add")
+
+
+def declared(
+    name: str, goal_id: str, *, agent_id: str = "", todo_id: str = "", role: str = ""
+) -> list[str]:
+    """List the keys that a call of a function declares: goal, agent, item, streams appended to.
+
+    The server judges them before the call begins. What only the function can know (the item it
+    picks, ready sets, leases) carries the same hash tag. A call in no role that is named may
+    append to the stream of any; a goal is born in the curator's.
+    """
+    found = [goal(goal_id), agent(goal_id, agent_id)]
+    if todo_id:
+        found.append(item(goal_id, todo_id))
+    if name == "should_run":
+        return found
+    if name in _OPERATORS or (name == "gate_open" and not role):
+        streams: tuple[str, ...] = ("operator",)
+    elif name == "create":
+        streams = ("curator",)
+    else:
+        streams = (role,) if role else _ROLES
+    return found + [events(goal_id, stream) for stream in streams]
+
+
 def item(goal_id: str, todo_id: str) -> str:
     """Name the hash of one todo."""
     return f"{prefix(goal_id)}:item:{todo_id}"
@@ -41,6 +68,11 @@ def agents(goal_id: str) -> str:
 def agent(goal_id: str, agent_id: str) -> str:
     """Name the hash of one agent."""
     return f"{prefix(goal_id)}:agent:{agent_id}"
+
+
+def operations(goal_id: str, caller: str) -> str:
+    """Name the hash of the last operations of an agent or an operator, with their answers."""
+    return f"{prefix(goal_id)}:ops:{caller}"
 
 
 def lane(goal_id: str, agent_id: str) -> str:

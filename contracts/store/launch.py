@@ -107,6 +107,7 @@ def server_argv(binary: Path, data: Path, socket: Path, appendfsync: str) -> lis
         "dir": str(data),
         "logfile": str(data / "server.log"),
         "pidfile": str(data / "server.pid"),
+        "aclfile": str(data / "users.acl"),
         "appendonly": "yes",
         "appendfsync": appendfsync,
         "save": "",

@@ -50,14 +50,18 @@ def ensure_library(client: "redis.Redis", *, replace: bool = False) -> None:
     if found == digest:
         return
     if found is not None and not replace:
-        message = "the store holds another version of the labmates function library"
-        raise StoreForeignError(
-            message,
-            facts={"here": digest[:12], "there": str(found)[:12]},
-            mend=[["labmates", "store", "upgrade"]],
-            hint="stop all workers first; an older labmates cannot use the store afterwards",
-        )
+        raise other_library(str(found))
     try:
         client.function_load(code, replace=replace or found is None)
     except redis.RedisError as error:
         raise translate(error) from error
+
+
+def other_library(there: str) -> StoreForeignError:
+    """Build the error for a server whose library has the digest `there`, not ours."""
+    return StoreForeignError(
+        "the store holds another version of the labmates function library",
+        facts={"here": source()[1][:12], "there": there[:12]},
+        mend=[["labmates", "store", "upgrade"]],
+        hint="stop all workers first; an older labmates cannot use the store afterwards",
+    )

@@ -1,6 +1,5 @@
 """The read side: streams and derived state, with reading commands only."""
 
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -8,6 +7,7 @@ from contracts.errors import UsageError
 from contracts.store import keys
 from contracts.store.connect import with_retries
 from contracts.store.decision import Reply, as_dict
+from contracts.stored import DerivedState
 from contracts.words import Stream
 
 if TYPE_CHECKING:
@@ -17,28 +17,6 @@ if TYPE_CHECKING:
 
 Entry = tuple[str, dict[str, str]]
 """An entry's id and its text fields."""
-
-
-@dataclass(frozen=True, slots=True)
-class DerivedState:
-    """What the store acts on, at one revision; a key of a foreign kind reads as empty.
-
-    Attributes:
-        ready: Class -> todo -> rank.
-        texts: Digest of a hypothesis text -> hypothesis.
-        hypotheses: Hypothesis -> todo.
-        open_gates: Gate -> revision it was opened at.
-    """
-
-    goal: dict[str, str]
-    items: dict[str, dict[str, str]]
-    agents: dict[str, dict[str, str]]
-    gates: dict[str, dict[str, str]]
-    roster: frozenset[str]
-    hypotheses: dict[str, str]
-    texts: dict[str, str]
-    ready: dict[str, dict[str, float]]
-    open_gates: dict[str, float]
 
 
 class Reader:
@@ -198,7 +176,8 @@ class Reader:
         name = "lm_should_run_v1"
 
         def ask() -> Any:
-            return self.client.fcall_ro(name, 1, keys.prefix(self.goal_id), *flat)
+            declared = keys.declared("should_run", self.goal_id, agent_id=agent_id)
+            return self.client.fcall_ro(name, len(declared), *declared, *flat)
 
         answer = self._read(ask)
         if isinstance(answer, list) and answer and answer[0] == "refused":

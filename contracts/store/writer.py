@@ -10,11 +10,12 @@ from typing import Any
 
 import redis
 
-from contracts.errors import RefusedError, StoreForeignError
-from contracts.ids import new_operation_id
+from contracts.ids import new_incarnation, new_operation_id
 from contracts.store import keys
-from contracts.store.connect import translate, with_retries
+from contracts.store.connect import BLOCK_LIMIT_S, translate, with_retries
 from contracts.store.decision import Reply, as_dict
+from contracts.store.library import source
+from contracts.store.refusals import no_permission, refusal
 
 Body = str
 TypedBody = tuple[str, Body]
@@ -23,7 +24,11 @@ TypedBody = tuple[str, Body]
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A claim as its holder knows it; every write under it carries these."""
+    """A claim as its holder knows it; every write under it carries these.
+
+    Attributes:
+        store: The incarnation of the goal in its store; empty is not compared.
+    """
 
     goal_id: str
     agent_id: str
@@ -32,6 +37,7 @@ class Held:
     todo_id: str
     fence: int
     version: int
+    store: str = ""
 
     def fields(self) -> dict[str, str]:
         """Give the fields that the store compares."""
@@ -42,6 +48,7 @@ class Held:
             "todo": self.todo_id,
             "fence": str(self.fence),
             "version": str(self.version),
+            "store": self.store,
         }
 
 
@@ -51,26 +58,47 @@ class Writer:
     Safe for threads as far as the client is; one operation of an agent is under way at a time.
     """
 
-    def __init__(self, client: "redis.Redis", goal_id: str, *, url: str = "") -> None:
+    def __init__(
+        self,
+        client: "redis.Redis",
+        goal_id: str,
+        *,
+        url: str = "",
+        by_role: "Mapping[str, redis.Redis] | None" = None,
+    ) -> None:
+        """Keep the clients: `client` for calls in no role, `by_role` where a role has its own."""
         self.client = client
         self.goal_id = goal_id
         self.url = url
+        self.by_role = dict(by_role or {})
 
-    def call(self, name: str, values: Mapping[str, object], *, operation: bool = True) -> Any:
+    def call(self, name: str, values: Mapping[str, object]) -> Any:
         """Call one function; retried on connection faults under one operation id.
 
         Raises:
             RefusedError: The store refused, and nothing was written.
+            StoreForeignError: The store has another version of the function library by now.
             StoreError: The store could not be reached, or refuses writes.
         """
-        flat: list[str] = []
-        if operation:
-            flat += ["op", new_operation_id()]
+        flat = ["lib", source()[1], "op", new_operation_id()]
         for key, value in values.items():
             flat += [key, str(value)]
 
+        role = str(values.get("role") or "")
+        client = self.by_role.get(role, self.client)
+        declared = keys.declared(
+            name,
+            self.goal_id,
+            agent_id=str(values.get("agent") or ""),
+            todo_id=str(values.get("todo") or ""),
+            role=role,
+        )
+
         def send() -> Any:
-            return self.client.fcall(f"lm_{name}_v1", 1, keys.prefix(self.goal_id), *flat)
+            try:
+                return client.fcall(f"lm_{name}_v1", len(declared), *declared, *flat)
+            except redis.exceptions.NoPermissionError as error:
+                raise no_permission(name, role, str(error)) from error
 
         answer = with_retries(send, url=self.url)
         if isinstance(answer, list) and answer and answer[0] == "refused":
@@ -78,9 +106,13 @@ class Writer:
         return answer
 
     def blocking_pop(self, names: Sequence[str], seconds: float) -> bool:
-        """Take one wake token of these lists, waiting up to `seconds`; True if there was one."""
+        """Take one wake token of these lists, waiting up to `seconds`; True if there was one.
+
+        The wait always ends: 0 means for ever to a server, and so does less than 1 ms to an old one.
+        """
+        finite = min(max(seconds, 0.01), BLOCK_LIMIT_S)
         try:
-            found = self.client.blpop(list(names), timeout=seconds)
+            found = self.client.blpop(list(names), timeout=finite)
         except redis.RedisError as error:
             raise translate(error, url=self.url) from error
         return found is not None
@@ -99,6 +131,7 @@ class Writer:
         values: dict[str, object] = {
             "agent": operator,
             "contract_hash": contract_hash,
+            "born": new_incarnation(),
             "fields": len(numbers),
             "body1": bodies[0],
             "body2": bodies[1],
@@ -149,9 +182,19 @@ class Writer:
         values = {"agent": operator, "value": "1" if value else "0", "note": note, "body1": body}
         self.call("pause", values)
 
-    def open_gate(self, *, operator: str, todo_id: str, kind: str, body: Body) -> str:
-        """Open a gate on an item; gives its id."""
-        values = {"agent": operator, "todo": todo_id, "kind": kind, "body1": body}
+    def open_gate(
+        self, *, operator: str, todo_id: str, kind: str, body: Body, role: str = ""
+    ) -> str:
+        """Open a gate on an item; gives its id.
+
+        Args:
+            operator: Who asks: a person, or with `role` an agent that is curator or evaluator.
+            todo_id: The item that waits from now on.
+            kind: What is asked.
+            body: The gate's record.
+            role: The agent's role, in whose stream the gate is opened.
+        """
+        values = {"agent": operator, "role": role, "todo": todo_id, "kind": kind, "body1": body}
         return str(self.call("gate_open", values)[1])
 
     def decide_gate(
@@ -169,37 +212,75 @@ class Writer:
 
     # Incarnations and claims -----------------------------------------------------------------
 
-    def enlist(self, *, agent_id: str, role: str, incarnation: Mapping[str, str], dead: str) -> str:
-        """Start an incarnation of an agent; gives the todo it already holds, or nothing.
+    def enlist(
+        self,
+        *,
+        agent_id: str,
+        role: str,
+        incarnation: Mapping[str, str],
+        dead: str,
+        died: str = "",
+    ) -> tuple[str, str]:
+        """Start an incarnation of an agent.
+
+        Gives the todo it already holds, or nothing, and the store's incarnation.
 
         Args:
             agent_id: Who.
             role: The role this worker serves.
             incarnation: `inc`, `host`, `pid` and `start` of this process.
             dead: Id of the incarnation that is known to be dead, or nothing.
+            died: What is known of how it ended, such as its exit code.
         """
-        values = {"agent": agent_id, "role": role, "dead": dead, **incarnation}
-        return str(self.call("enlist", values)[1])
+        values = {"agent": agent_id, "role": role, "dead": dead, "died": died, **incarnation}
+        answer = self.call("enlist", values)
+        return str(answer[1]), str(answer[2])
 
-    def leave(self, *, agent_id: str, incarnation: str) -> None:
+    def leave(self, *, agent_id: str, incarnation: str, role: str = "") -> None:
         """End an incarnation; a claim it still holds stays as it is."""
-        self.call("leave", {"agent": agent_id, "inc": incarnation})
+        self.call("leave", {"agent": agent_id, "inc": incarnation, "role": role})
 
-    def claim(self, *, agent_id: str, incarnation: str, role: str = "", todo_id: str = "") -> Reply:
-        """Decide and claim in one step; gives the decision."""
+    def claim(
+        self, *, agent_id: str, incarnation: str, role: str = "", todo_id: str = "", store: str = ""
+    ) -> Reply:
+        """Decide and claim in one step; gives the decision. `store` is as in `Held`."""
         values = {"agent": agent_id, "inc": incarnation, "role": role, "todo": todo_id}
+        values["store"] = store
         return as_dict(self.call("claim", values))
 
-    def renew(self, *, agent_id: str, incarnation: str, held: Held | None) -> int:
-        """Renew the incarnation and its claim; gives the new end of the lease in ms."""
-        values: dict[str, object] = {"agent": agent_id, "inc": incarnation}
+    def renew(
+        self,
+        *,
+        agent_id: str,
+        incarnation: str,
+        held: Held | None,
+        store: str = "",
+        role: str = "",
+    ) -> int:
+        """Renew the incarnation and its claim; gives the new end of the lease in ms.
+
+        Args:
+            agent_id: Who.
+            incarnation: Of this process.
+            held: The claim, if there is one.
+            store: As in `Held`.
+            role: A role of the agent, in whose right the call is made; a claim has its own.
+        """
+        values: dict[str, object] = {"agent": agent_id, "inc": incarnation, "store": store}
+        values["role"] = role
         if held is not None:
             values |= held.fields()
-        return int(self.call("renew", values, operation=False)[1])
+        return int(self.call("renew", values)[1])
 
-    def release(self, held: Held, reason: str) -> None:
-        """Give a claim back before its step; an attempt under way is refused."""
-        self.call("release", {**held.fields(), "reason": reason})
+    def release(self, held: Held, reason: str, *, detail: str = "") -> None:
+        """Give a claim back before its step; an attempt under way is refused.
+
+        Args:
+            held: The claim.
+            reason: One word; anything but a choice counts as a recovery of the item.
+            detail: What a person should know of it, should the item come to wait for one.
+        """
+        self.call("release", {**held.fields(), "reason": reason, "detail": detail})
 
     # Work --------------------------------------------------------------------------------------
 
@@ -270,13 +351,13 @@ class Writer:
     ) -> tuple[int, bool]:
         """Review a terminal decision; gives its revision, and False for one that was there."""
         values = {"agent": agent_id, "hyp": hypothesis_id, "decision": decision, "body1": body}
-        answer = self.call("review", values, operation=False)
+        answer = self.call("review", values)
         return int(answer[1]), answer[0] == "ok"
 
     def assess(self, *, agent_id: str, hypothesis_id: str, body: Body) -> tuple[int, bool]:
         """Assess a hypothesis; gives the revision, and False for one that was there."""
         values = {"agent": agent_id, "hyp": hypothesis_id, "body1": body}
-        answer = self.call("assess", values, operation=False)
+        answer = self.call("assess", values)
         return int(answer[1]), answer[0] == "ok"
 
     def decline(self, held: Held, *, signature: Body) -> None:
@@ -288,7 +369,7 @@ class Writer:
         self.call("spend", {**held.fields(), "cost": micro_usd, "spent_body": body})
 
     def reject_stale(self, held: Held, *, body: Body) -> None:
-        """Put a result that came under an old fence on record; it changes nothing else."""
+        """Put a result that came under an old fence on record, once; it changes nothing else."""
         self.call("stale", {**held.fields(), "body1": body})
 
 
@@ -298,52 +379,3 @@ def _numbered(records: Sequence[TypedBody]) -> dict[str, str]:
         values[f"type{position}"] = kind
         values[f"body{position}"] = body
     return values
-
-
-def refusal(
-    name: str, answer: Sequence[Any], values: Mapping[str, object]
-) -> RefusedError | StoreForeignError:
-    """Turn a refusal of the store into its error; names item, state, transition, role, missing."""
-    reason, missing = str(answer[1]), str(answer[2])
-    more = as_dict(answer[3:])
-    if reason == "wrong_type":
-        return StoreForeignError(
-            "the store holds another program's keys under our names",
-            facts={"key": missing},
-            mend=[["redis-cli", "type", missing.split(" ", 1)[0]]],
-            hint="Use a database or a server of its own (LABMATES_STORE_URL).",
-        )
-    todo = str(values.get("todo") or "")
-    agent = str(values.get("agent") or "")
-    state = str(more.get("state") or "")
-    facts: dict[str, str] = {}
-    if state:
-        hyp = more.get("hyp")
-        parts = [todo, str(hyp) if hyp else "", state, f"version {more.get('version')}"]
-        facts["item"] = ", ".join(part for part in parts if part)
-    if values.get("to"):
-        facts["asked"] = f"{state or '?'} -> {values['to']}, as {values.get('role') or 'operator'}"
-    elif todo:
-        facts["asked"] = f"{name}, as {values.get('role') or agent}"
-    facts["missing"] = missing
-    holder = more.get("claimed_by")
-    if reason == "not_claimed":
-        message = f"{todo} is claimed by {holder or 'nobody'}, not by {agent}"
-    elif reason == "todo_unknown":
-        message = f"there is no open todo {todo or missing!r}"
-    elif reason == "agent_unknown":
-        message = f"{missing or agent} is not on the roster"
-    elif reason == "goal_unknown":
-        message = f"there is no goal {missing!r} in this store"
-    elif reason == "incarnation_live":
-        message = f"another process is {agent} now"
-        facts["process"] = f"{more.get('host')}, pid {more.get('pid')}"
-    elif todo:
-        message = f"{todo} does not allow {name}: {reason} (missing: {missing})"
-    else:
-        message = f"{name} was refused: {reason} (missing: {missing})"
-    asks = bool(todo and agent) and not agent.startswith("operator:")
-    mend = [["labmates", "quota", "should-run", "--agent-id", agent]] if asks else []
-    if reason == "agent_unknown":
-        mend = [["labmates", "agent", "list"]]
-    return RefusedError(message, reason=reason, missing=missing, facts=facts, mend=mend)

@@ -1,6 +1,7 @@
 """`labmates gate show`: the question, the numbers it rests on, what follows, and the two commands."""
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import ValidationError
@@ -58,6 +59,8 @@ def gate_text(reader: Reader, gate: ShownGate, *, width: int = 80) -> str:
     evaluation, holdout = measured(reader, item["id"], item.get("attempt", ""))
     if evaluation or holdout:
         lines += ["", *_numbers(evaluation, holdout, _unit(reader), width), ""]
+    for each in body.get("recoveries") or ():
+        lines += _fact("Recovery", _recovery(each), width)
     for label, name in (
         ("After yes", "after_yes"),
         ("After no", "after_no"),
@@ -102,6 +105,14 @@ def _unit(reader: Reader) -> str:
         return inert(contract_of(reader).evaluation.unit)
     except RecordsError:
         return ""  # `labmates verify` names it
+
+
+def _recovery(found: Mapping[str, Any]) -> str:
+    """Say in a line how a claim ended without its step."""
+    attempt = f", attempt {found['attempt']}" if found.get("attempt") else ""
+    text = f"{found.get('reason')}: {found.get('agent_id')} at fence {found.get('fence')}{attempt}"
+    detail = str(found.get("detail") or "")
+    return inert(f"{text}; {detail}" if detail else text)
 
 
 def _fact(label: str, text: str, width: int) -> list[str]:

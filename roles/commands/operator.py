@@ -10,7 +10,7 @@ from contracts.errors import RefusedError, UsageError
 from contracts.goals import open_reader
 from contracts.records import Gate, GateDecision
 from contracts.text import duration, inert, table
-from contracts.words import GateKind
+from contracts.words import GateKind, Role
 from roles.commands.gate_text import gate_document, gate_text
 from roles.commands.shown_gate import (
     ShownGate,
@@ -31,6 +31,7 @@ _FOLLOWS = {
     GateKind.OWNER: ("evaluator and curator sign", "it is retired with your reason as evidence"),
     GateKind.POISON: ("the item may be tried again", "it is retired with your reason as evidence"),
 }
+_ASKS = (Role.CURATOR, Role.EVALUATOR)
 _ENDED = ("promoted", "retired", "closed")
 _OPENABLE = ("owner", "merge", "publication", "poison")
 _reason_option = click.option("--reason", default="", help="Why; it goes on record.")
@@ -189,15 +190,17 @@ def gate_reject(gate_id: str, reason: str, goal_id: str, store: str, *, as_json:
 @click.argument("todo_id", metavar="TODO")
 @click.option("--kind", type=click.Choice(_OPENABLE), required=True, help="What is asked.")
 @click.option("--reason", required=True, help="The question, in one sentence.")
+@click.option("--agent-id", default="", help="A curator or evaluator that asks; else you do.")
 @goal_options
 def gate_open(
-    todo_id: str, kind: str, reason: str, goal_id: str, store: str, *, as_json: bool
+    todo_id: str, *, kind: str, reason: str, agent_id: str, goal_id: str, store: str, as_json: bool
 ) -> None:
     """Hold an item until a person decides; delivery of what was started stays possible.
 
     \b
     Example:
       labmates gate open todo_0012 --kind owner --reason "May this touch the public API?"
+      labmates gate open todo_0012 --kind merge --reason "..." --agent-id curator-1
     """  # noqa: D301 - click's mark for lines that stay as they are
     opened = open_goal(goal_id, store=store)
     yes, no = _FOLLOWS.get(
@@ -218,10 +221,22 @@ def gate_open(
     if state in _ENDED:
         message = f"{todo_id} is {state} already; no gate can hold it"
         raise RefusedError(message, reason="todo_ended", missing="an item that has not ended")
-    name = opened.writer.open_gate(operator=operator_name(), todo_id=todo_id, kind=kind, body=body)
+    name = opened.writer.open_gate(
+        operator=agent_id or operator_name(),
+        role=_asking_role(opened, agent_id) if agent_id else "",
+        todo_id=todo_id,
+        kind=kind,
+        body=body,
+    )
     document = {"gate_id": name, "todo_id": todo_id, "kind": kind}
     text = f"{name} holds {todo_id} until it is decided: labmates gate show {name}"
     say(document, text, as_json=as_json)
+
+
+def _asking_role(opened: Opened, agent_id: str) -> str:
+    """Give the agent's role that may ask; the store refuses an agent that has none."""
+    roles = opened.reader.agent(agent_id).get("roles", "").split(",")
+    return next((role for role in _ASKS if role in roles), str(Role.CURATOR))
 
 
 def _ask(opened: Opened, found: ShownGate, *, as_json: bool) -> None:

@@ -79,7 +79,11 @@ def _lanes(lanes: list[dict[str, Any]], width: int) -> list[str]:
     ]
     rows = []
     for lane in lanes:
-        does = lane["doing"] if lane["state"] == "working" else lane["waits_for"] or lane["doing"]
+        does = (
+            lane["doing"]
+            if lane["state"] in {"working", "draining"}
+            else lane["waits_for"] or lane["doing"]
+        )
         row = [
             inert(lane["agent_id"]),
             inert(lane["state"]),

@@ -114,6 +114,8 @@ def _gate(reader: Reader, name: str) -> dict[str, Any]:
 
 def _lanes(reader: Reader, now_ms: int) -> list[dict[str, Any]]:
     lanes = []
+    leases = reader.leases()
+    lease_ms = int(reader.goal().get("lease_ms") or 0)
     for name in reader.agent_ids():
         agent = reader.agent(name)
         declared = agent.get("declared", "")
@@ -122,15 +124,23 @@ def _lanes(reader: Reader, now_ms: int) -> list[dict[str, Any]]:
         lane = reader.lane(name)
         alive = int(agent.get("inc_until") or 0) > now_ms
         since = int(lane.get("since_ms") or 0)
+        todo = agent.get("claim", "")
+        beat = int(agent.get("inc_until") or 0) - lease_ms
+        ended = bool(todo) and leases.get(todo, 0) <= now_ms
+        doing = lane.get("doing", "") if alive else ""
+        if ended:  # by the clock; nobody has asked since, and no process is needed to see it
+            doing = f"its lease on {todo} ended; whoever asks next gives it back"
         lanes.append(
             {
                 "agent_id": name,
                 "roles": [declared_name(declared)] if declared else agent["roles"].split(","),
                 "declared": bool(declared),
-                "state": lane.get("state", "idle") if alive else "down",
+                "state": _lane_state(lane) if alive else "down",
                 "since_s": max(0, now_ms - since) // 1000 if alive and since else None,
-                "todo_id": agent.get("claim") or None,
-                "doing": lane.get("doing", "") if alive else "",
+                "heartbeat_s": max(0, now_ms - beat) // 1000 if alive else None,
+                "todo_id": todo or None,
+                "lease_ended": ended,
+                "doing": doing,
                 "waits_for": lane.get("waits_for", "") if alive else "",
                 "last": lane.get("last", ""),
             }
@@ -150,6 +160,10 @@ def declared_name(text: str) -> str:
         return DeclaredRole.model_validate_json(text).name
     except ValueError:
         return "unreadable"
+
+
+def _lane_state(lane: dict[str, str]) -> str:
+    return "draining" if lane.get("draining") else lane.get("state", "idle")
 
 
 def _hypothesis(reader: Reader, todo: str) -> dict[str, Any]:

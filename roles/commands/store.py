@@ -1,4 +1,4 @@
-"""`labmates store start | stop | status | upgrade`."""
+"""`labmates store start | stop | status | upgrade`; backups are in `store_backup`."""
 
 import json
 import os
@@ -8,18 +8,24 @@ import click
 from contracts.errors import UsageError
 from contracts.store.embedded import ServerStatus, ensure_server, server_status, stop_server
 from contracts.store.wire import redact_url
+from roles.commands.store_acl import acl
+from roles.commands.store_backup import backup, copy, restore
 
 _json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 
 
 @click.group("store")
 def store() -> None:
-    """Start, stop and look at the store's embedded server.
+    """Start, stop and look at the store's server; back up, restore and copy goals.
 
     \b
     Example:
       labmates store status
     """  # noqa: D301 - click's mark for lines that stay as they are
+
+
+for _command in (acl, backup, restore, copy):
+    store.add_command(_command)
 
 
 @store.command("start")

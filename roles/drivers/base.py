@@ -60,6 +60,7 @@ class Brief:
         change_dir: The prepared change, for drivers that take one.
         command: The command line, for drivers that run one.
         env: Variables that the child gets beside the allowed ones.
+        feedback: What the last attempt of this hypothesis failed with, for the next one; data.
         log_path: Where the raw output goes.
         stop: Asked while a child runs; True ends the turn.
     """
@@ -76,6 +77,7 @@ class Brief:
     silence_s: float | None = None
     change_dir: Path | None = None
     command: str = ""
+    feedback: str = ""
     env: Mapping[str, str] = field(default_factory=dict)
     log_path: Path | None = None
     stop: Callable[[], bool] | None = None

@@ -59,6 +59,7 @@ def _paper(brief: Brief) -> dict[str, object]:
         "editable": list(brief.editable),
         "protected": list(brief.protected),
         "timeout_s": brief.timeout_s,
+        "feedback": brief.feedback or None,
         "change_dir": None if brief.change_dir is None else str(brief.change_dir),
     }
 

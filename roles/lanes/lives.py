@@ -17,6 +17,9 @@ from types import FrameType
 CHILD_MARK = "LABMATES_WORKER_LIFE"
 """Set in the environment of the worker process itself; value: the pid of its parent."""
 
+DIED_MARK = "LABMATES_WORKER_DIED"
+"""Set in the environment of a worker that is started again: how the one before it ended."""
+
 DEATHS = 5
 WITHIN_S = 600.0
 GAVE_UP = 75
@@ -35,6 +38,7 @@ def keep_alive(argv: list[str]) -> int:
     deaths: deque[float] = deque(maxlen=DEATHS)
     asked = 0
     child: subprocess.Popen[bytes] | None = None
+    died = ""
 
     def forward(_number: int, _frame: FrameType | None) -> None:
         nonlocal asked
@@ -45,7 +49,7 @@ def keep_alive(argv: list[str]) -> int:
     signal.signal(signal.SIGTERM, forward)
     signal.signal(signal.SIGINT, forward)
     while True:
-        environment = {**os.environ, CHILD_MARK: str(os.getpid())}
+        environment = {**os.environ, CHILD_MARK: str(os.getpid()), DIED_MARK: died}
         # its own group: a terminal's Ctrl-C reaches the parent alone, and is forwarded once
         child = subprocess.Popen(argv, env=environment, process_group=0)
         if asked:  # between the last look and this start
@@ -55,6 +59,7 @@ def keep_alive(argv: list[str]) -> int:
             return code
         if asked and code != 70:
             return max(code, 0)
+        died = f"signal {-code}" if code < 0 else f"exit code {code}"
         deaths.append(time.monotonic())
         if len(deaths) == DEATHS and deaths[-1] - deaths[0] < WITHIN_S:
             sys.stderr.write(f"labmates: the worker died {DEATHS} times in 10 minutes; gave up\n")

@@ -26,28 +26,14 @@ def sweep_worktrees(context: GoalContext) -> list[int]:
     A worktree stays while its attempt runs or is about to start, and while any process works in
     it or that cannot be found out. Its uncommitted edits go to the salvage ref.
     """
-    root = context.home / "worktrees" / context.goal_id
-    if not root.is_dir():
-        return []
-    context.follower.catch_up()
-    started = {
-        event.attempt_number: event
-        for event in context.follower.by_revision.values()
-        if isinstance(event, AttemptStarted)
-    }
-    kept = _needed(context)
     removed = []
-    for folder in sorted(root.iterdir()):
-        number = int(folder.name) if folder.name.isdigit() else 0
-        event = started.get(number)
-        if event is None or number in kept or not event.hypothesis_id or _is_worked_in(folder):
-            continue
+    for number, event in leftover_worktrees(context).items():
         close(
             open_attempt(
                 context.git,
                 context.home,
                 goal=context.goal_id,
-                hypothesis=event.hypothesis_id,
+                hypothesis=event.hypothesis_id or "",
                 attempt=number,
                 base=event.start.base_commit,
                 keep_edits=True,
@@ -55,6 +41,27 @@ def sweep_worktrees(context: GoalContext) -> list[int]:
         )
         removed.append(number)
     return removed
+
+
+def leftover_worktrees(context: GoalContext) -> dict[int, AttemptStarted]:
+    """Find the worktrees that `sweep_worktrees` removes; reads only."""
+    root = context.home / "worktrees" / context.goal_id
+    if not root.is_dir():
+        return {}
+    context.follower.catch_up()
+    started = {
+        event.attempt_number: event
+        for event in context.follower.by_revision.values()
+        if isinstance(event, AttemptStarted)
+    }
+    kept, found = _needed(context), {}
+    for folder in sorted(root.iterdir()):
+        number = int(folder.name) if folder.name.isdigit() else 0
+        event = started.get(number)
+        if event is None or number in kept or not event.hypothesis_id or _is_worked_in(folder):
+            continue
+        found[number] = event
+    return found
 
 
 def _needed(context: GoalContext) -> set[int]:

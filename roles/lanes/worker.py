@@ -7,14 +7,17 @@ role's module, which leaves the item moved, signed or given back. A no is waited
 lists of its roles, at most until the next lease end or 30 s; a lost token costs one such wait.
 Signals only raise a counter: one drains (the step under way ends, then the worker leaves), two
 hand the step back. A refusal ends a step, never the worker. A store that cannot be reached stops
-new work; what was committed is delivered when it answers again, under its fence.
+new work; the claim is renewed as soon as it answers again, and what was finished is delivered from
+the outbox (`roles.steps.outbox`) under its fence.
 
 Not here: who may claim what (`quota`, in the store), what a step does (one module per role), and
 restarting a worker that died (`roles.lanes.lives`).
 """
 
 import contextlib
+import os
 import signal
+import time
 from collections.abc import Callable
 from types import FrameType
 
@@ -25,15 +28,17 @@ from contracts.errors import LabmatesError, RefusedError, StoreError, StoreUnrea
 from contracts.store import keys
 from contracts.store.connect import BLOCK_LIMIT_S, wait_for_answer, with_retries
 from contracts.store.embedded import ensure_server
-from contracts.store.library import ensure_library
 from contracts.words import Phase, Reason, Role
-from roles.goal.context import open_context
+from roles.goal.context import library_again, open_context, with_credentials
+from roles.lanes.lives import DIED_MARK
 from roles.lanes.sweep import sweep_scratch, sweep_worktrees
+from roles.steps import outbox
 from roles.steps.champion import move_champion_ref
 from roles.steps.curating import curate
 from roles.steps.evaluating import evaluate
 from roles.steps.executing import execute
-from roles.steps.lane import Lane, Stop, incarnation_of_this_process, is_dead_here
+from roles.steps.lane import Lane, Stop, incarnation_of_this_process, is_dead_here, said
+from roles.steps.limits import step_limit_s
 from roles.steps.proposing import propose
 
 log = structlog.get_logger()
@@ -46,7 +51,8 @@ STEPS: dict[Role, Callable[[Lane, dict[str, str]], None]] = {
 }
 OVER = {Reason.GOAL_DONE, Reason.GOAL_ESCALATED}
 OVER_PHASES = (Phase.DONE, Phase.ESCALATE)
-_LOST = {"stale_fence", "not_claimed"}
+_RESTORE_WAIT_S = 120.0
+"""How long a worker waits for a goal that its store no longer has: somebody may be restoring it."""
 
 
 def run_worker(
@@ -76,6 +82,7 @@ def run_worker(
     serves = (role,) if role else tuple(each for each in Role if each in held)
     # an agent without a role is refused by the store, by name
     first = serves[0] if serves else Role.CURATOR
+    context = with_credentials(context, [each for each in Role if each in held])
     lane = Lane(context, agent_id, first, identity["inc"], stop, serves=serves, asked=role)
     enlist(lane, identity)
     lease_ms = int(context.reader.require_goal()["lease_ms"])
@@ -109,8 +116,12 @@ def enlist(lane: Lane, identity: dict[str, str]) -> None:
         before.get("inc_host", ""), before.get("inc_pid", ""), before.get("inc_start", "")
     ):
         dead = before["inc"]
-    context.writer.enlist(
-        agent_id=lane.agent_id, role=lane.asked or "", incarnation=identity, dead=dead
+    _, lane.store = context.writer.enlist(
+        agent_id=lane.agent_id,
+        role=lane.role if lane.serves else "",
+        incarnation=identity,
+        dead=dead,
+        died=os.environ.get(DIED_MARK, ""),
     )
 
 
@@ -130,18 +141,30 @@ def leave(lane: Lane) -> None:
     try:
         lane.drop()
         lane.say("down", "ended")
-        lane.context.writer.leave(agent_id=lane.agent_id, incarnation=lane.incarnation)
+        lane.context.writer.leave(
+            agent_id=lane.agent_id,
+            incarnation=lane.incarnation,
+            role=lane.role if lane.serves else "",
+        )
     except StoreError as error:
         log.warning("leave_failed", error=error.message)
 
 
 def _serve(lane: Lane, *, stay: bool) -> None:
-    outages = 0
+    outages, gone_since = 0, None
     while not lane.stop.draining:
         try:
-            decision = lane.claim()
+            try:
+                decision = lane.claim()
+                gone_since = None
+            except RefusedError as error:
+                gone_since = gone_since or time.monotonic()
+                if not _joins_again(lane, error, time.monotonic() - gone_since):
+                    raise
+                continue
+            outbox.settle(lane)
             if decision.get("should_run") == "1":
-                _step(lane)
+                carry_out(lane)
                 outages = 0
                 continue
             if decision.get("reason") in OVER and not stay:
@@ -149,18 +172,40 @@ def _serve(lane: Lane, *, stay: bool) -> None:
             _wait(lane, decision)
             outages = 0
         except StoreError as error:
-            lane.drop()
             log.warning("store_outage", error=error.message)
             sit_out(lane, error, outages)
+            # before anybody else asks, who would find a lease that ended while nothing answered
+            lane.renew()
+            lane.drop()
             outages += 1
 
 
-def _step(lane: Lane) -> None:
+def _joins_again(lane: Lane, error: RefusedError, waited_s: float) -> bool:
+    """Enlist in a restored store, or wait for one that is being restored; False for neither.
+
+    What this worker knows of the old store is dropped; its finished evidence stays on disk.
+    """
+    lane.drop()
+    if error.reason == "store_changed":
+        log.warning("store_changed", agent=lane.agent_id)
+        lane.context.follower.start_over()
+        enlist(lane, incarnation_of_this_process())
+        return True
+    if error.reason == "goal_unknown" and waited_s < _RESTORE_WAIT_S:
+        if waited_s < 0.1:
+            log.warning("goal_gone", agent=lane.agent_id, waits_s=_RESTORE_WAIT_S)
+        lane.pause(0.5)
+        return True
+    return False
+
+
+def carry_out(lane: Lane) -> None:
     """Carry out the claim; whatever happens, the worker goes on with the next."""
     held = lane.require()
     lane.context.follower.catch_up()
     item = lane.context.reader.item(held.todo_id)
     lane.say("working", f"{item.get('hyp') or held.todo_id}: {item.get('state')}")
+    lane.begin_step(step_limit_s(lane.context.contract, Role(held.role)))
     try:
         STEPS[Role(held.role)](lane, item)
     except RefusedError as error:
@@ -169,7 +214,9 @@ def _step(lane: Lane) -> None:
         raise
     except LabmatesError as error:
         log.warning("step_failed", todo=held.todo_id, error=error.message, facts=error.facts)
-        _give_back(lane, "step_failed")
+        _give_back(lane, "step_failed", detail=said(error))
+    finally:
+        lane.end_step()
 
 
 def _refused(lane: Lane, error: RefusedError) -> None:
@@ -178,22 +225,28 @@ def _refused(lane: Lane, error: RefusedError) -> None:
     log.warning("refused", reason=error.reason, missing=error.missing, what=error.message)
     if held is None:
         return
-    if error.reason in _LOST:
-        now = lane.context.reader.item(held.todo_id)
-        body = canonical({"current_fence": int(now.get("fence") or 0), "what": error.message[:200]})
-        lane.context.writer.reject_stale(held, body=body)
+    if error.reason == "store_changed":  # the next claim says so again, and enlists
         lane.drop()
         return
-    _give_back(lane, error.reason)
+    if error.reason not in outbox.LOST:
+        _give_back(lane, error.reason, detail=error.message)
+        return
+    now = lane.context.reader.item(held.todo_id)
+    body = canonical({"current_fence": int(now.get("fence") or 0), "what": error.message[:200]})
+    try:
+        lane.context.writer.reject_stale(held, body=body)
+    except RefusedError as again:  # the todo is gone, or its claim has not ended after all
+        log.warning("late_step_unknown", todo=held.todo_id, reason=again.reason)
+    lane.drop()
 
 
-def _give_back(lane: Lane, reason: str) -> None:
+def _give_back(lane: Lane, reason: str, *, detail: str = "") -> None:
     """Release the claim; an attempt under way stays claimed and is resumed by the next claim."""
     held = lane.held
     if held is None:
         return
     try:
-        lane.context.writer.release(held, reason)
+        lane.context.writer.release(held, reason, detail=detail)
     except RefusedError as error:
         log.warning("release_refused", reason=error.reason, missing=error.missing)
     lane.drop()
@@ -234,4 +287,4 @@ def sit_out(lane: Lane, error: StoreError, outages: int) -> None:
     else:
         lane.pause(min(5.0, 0.1 * 2**outages))
     with contextlib.suppress(StoreError):
-        ensure_library(context.writer.client)
+        library_again(context)

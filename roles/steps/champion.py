@@ -13,12 +13,19 @@ def move_champion_ref(context: GoalContext) -> bool:
 
     Safe to race: the old value is compared, and whoever comes later finds it moved already.
     """
+    behind = champion_ref_behind(context)
+    if behind is None:
+        return False
+    now, commit = behind
+    return context.git.update_ref(champion_ref(context.goal_id), commit, now)
+
+
+def champion_ref_behind(context: GoalContext) -> tuple[str, str] | None:
+    """Give where the branch is (empty: nowhere) and the champion's commit; None if they agree."""
     goal = context.reader.goal()
     commit = goal.get("champion_commit")
     if not commit or not goal.get("promotions"):
-        return False
+        return None
     ref = champion_ref(context.goal_id)
-    now = context.git.refs(ref).get(ref)
-    if now == commit or not context.git.has_commit(commit):
-        return False
-    return context.git.update_ref(ref, commit, now or "")
+    now = context.git.refs(ref).get(ref, "")
+    return None if now == commit or not context.git.has_commit(commit) else (now, commit)

@@ -5,6 +5,8 @@ what was evaluated, ask the held-out split, sign. Nothing an executor or a candi
 as a number; the scope of the commit is found again from git.
 """
 
+import json
+
 import structlog
 
 from contracts import records
@@ -18,12 +20,14 @@ from contracts.words import (
     MetricStatus,
     Split,
     State,
+    StopReason,
     TodoKind,
     Verdict,
 )
 from roles.measuring.rounds import StoppedError
+from roles.steps import outbox
 from roles.steps.judging import bench_for, judge, number_checks, target_met
-from roles.steps.lane import Lane
+from roles.steps.lane import Lane, said
 from roles.steps.signing import cosign_retirement, sign_promotion, sign_retirement
 
 log = structlog.get_logger()
@@ -39,21 +43,22 @@ def evaluate(lane: Lane, item: dict[str, str]) -> None:
     """
     try:
         _step(lane, item)
-    except StoppedError:
-        lane.context.writer.release(lane.require(), "stopped")
+    except StoppedError as error:
+        reason = "step_overdue" if lane.overdue else "stopped"
+        lane.context.writer.release(lane.require(), reason, detail=said(error))
         lane.drop()
     except MachineError as error:
         log.warning("evaluation_failed", error=error.message, facts=error.facts)
         lane.say("waiting", f"could not measure: {error.message}")
         # a machine that is busy gets time before the next try, and a third failure asks a person
         lane.pause(FAILURE_PAUSE_S * 4 ** int(item.get("lapses") or 0))
-        lane.context.writer.release(lane.require(), "evaluation_failed")
+        lane.context.writer.release(lane.require(), "evaluation_failed", detail=said(error))
         lane.drop()
 
 
 def _step(lane: Lane, item: dict[str, str]) -> None:
     if item["kind"] == TodoKind.BASELINE:
-        _measure_baseline(lane)
+        _measure_baseline(lane, item)
         return
     state = State(item["state"])
     if item.get("signed_to") == State.RETIRED and item.get("signed_role") == "proposer":
@@ -71,20 +76,27 @@ def _step(lane: Lane, item: dict[str, str]) -> None:
         raise LabmatesError(message)
 
 
-def _measure_baseline(lane: Lane) -> None:
+def _measure_baseline(lane: Lane, item: dict[str, str]) -> None:
     """Iteration 0: both splits of the approved base."""
-    contract = lane.context.contract
-    lane.say("working", "the baseline on both splits")
-    bench = bench_for(lane, "baseline", "baseline")
-    dev = bench.alone(contract.base_commit, Split.DEV).measurement
-    holdout = None
-    if contract.evaluation.holdout:
-        holdout = bench.alone(contract.base_commit, Split.HOLDOUT).measurement
-    baseline = records.Baseline(dev=dev, holdout=holdout)
-    body = canonical({"baseline": baseline.to_json_dict()})
-    lane.context.writer.record(
-        lane.require(), EventType.BASELINE_RECORDED, body, commit=contract.base_commit
-    )
+    finished = outbox.waiting(lane, item, EventType.BASELINE_RECORDED)
+    if finished is None:
+        contract = lane.context.contract
+        lane.say("working", "the baseline on both splits")
+        bench = bench_for(lane, "baseline", "baseline")
+        dev = bench.alone(contract.base_commit, Split.DEV).measurement
+        holdout = None
+        if contract.evaluation.holdout:
+            holdout = bench.alone(contract.base_commit, Split.HOLDOUT).measurement
+        baseline = records.Baseline(dev=dev, holdout=holdout)
+        finished = outbox.finish(
+            lane,
+            EventType.BASELINE_RECORDED,
+            canonical({"baseline": baseline.to_json_dict()}),
+            facts={"commit": contract.base_commit},
+            about={"state": item["state"]},
+            result=f"baseline {dev.value}",
+        )
+    outbox.deliver(lane, finished)
     lane.drop()
 
 
@@ -100,18 +112,23 @@ def _evaluation(lane: Lane, item: dict[str, str]) -> records.Evaluation:
 
 
 def _evaluate_evidence(lane: Lane, item: dict[str, str]) -> None:
-    context = lane.context
-    evaluation = judge(lane, item)
-    answer = context.writer.advance(
-        lane.require(),
-        State.EVALUATED,
-        records=[
-            (EventType.EVALUATION_RECORDED, canonical({"evaluation": evaluation.to_json_dict()}))
-        ],
-        confirmation=evaluation.confirmation or "",
-    )
+    finished = outbox.waiting(lane, item, EventType.EVALUATION_RECORDED)
+    if finished is None:
+        evaluation = judge(lane, item)
+        finished = outbox.finish(
+            lane,
+            EventType.EVALUATION_RECORDED,
+            canonical({"evaluation": evaluation.to_json_dict()}),
+            to=State.EVALUATED,
+            facts={"confirmation": evaluation.confirmation or ""},
+            about={"state": item["state"], "evidence_rev": item["evidence_rev"]},
+            result=f"evaluation of attempt {evaluation.attempt}: {evaluation.verdict}, "
+            f"{evaluation.measurement.value}",
+        )
+    answer = outbox.deliver(lane, finished)
     lane.moved(answer["version"])
-    _classify(lane, context.reader.item(lane.require().todo_id), evaluation)
+    fresh = lane.context.reader.item(lane.require().todo_id)
+    _classify(lane, fresh, _evaluation(lane, fresh))
 
 
 def _classify(lane: Lane, item: dict[str, str], evaluation: records.Evaluation) -> None:
@@ -131,7 +148,7 @@ def _classify(lane: Lane, item: dict[str, str], evaluation: records.Evaluation) 
         why = evaluation.failure or "no gain was proven"
         sign_retirement(lane, item, EndReason.NO_MEASURABLE_GAIN, why)
         return
-    elif verdict is Verdict.UNSCORED:
+    elif verdict is Verdict.UNSCORED or evaluation.stop_reason is StopReason.GUARD_REWORK:
         context.writer.advance(held, State.NEEDS_RETRY, reason=str(evaluation.stop_reason or ""))
     else:
         context.writer.advance(held, State.CONTRADICTED, reason=str(verdict))
@@ -162,6 +179,14 @@ def _ask_holdout(lane: Lane, item: dict[str, str]) -> None:
     if not contract.evaluation.holdout:
         message = "the contract has no held-out split"
         raise LabmatesError(message)
+    finished = outbox.waiting(lane, item, EventType.HOLDOUT_RECORDED)
+    if finished is not None:  # the question was counted, and its answer is here
+        _conclude_holdout(
+            lane,
+            records.Holdout.model_validate(json.loads(finished.body)["holdout"]),
+            recorded=False,
+        )
+        return
     question = int(goal.get("holdouts") or 0) + 1
     asked = records.Holdout(attempt=int(item["attempt"]), status="asked", question=question)
     try:
@@ -203,26 +228,24 @@ def _conclude_holdout(lane: Lane, holdout: records.Holdout, *, recorded: bool) -
         and measurement.primary_metric_status is MetricStatus.IMPROVED
         and all(check.passed for check in holdout.checks)
     )
-    body = canonical({"holdout": holdout.to_json_dict()})
-    if improved:
-        written = [] if recorded else [(EventType.HOLDOUT_RECORDED, body)]
+    if improved and recorded:
         context.writer.advance(
             lane.require(),
             State.PROMOTION_GATE,
-            records=[(str(kind), text) for kind, text in written],
             holdout_pass="1",  # noqa: S106 - no password
             target_met="1" if holdout.target_met else "0",
         )
         lane.drop()
         return
     if not recorded:
-        context.writer.record(
-            lane.require(),
-            EventType.HOLDOUT_RECORDED,
-            body,
-            status="measured",
-            holdout_pass="0",  # noqa: S106
+        item = context.reader.item(lane.require().todo_id)
+        finished = outbox.waiting(lane, item, EventType.HOLDOUT_RECORDED) or _finish_holdout(
+            lane, item, holdout, improved=improved
         )
+        outbox.deliver(lane, finished)
+        if improved:
+            lane.drop()
+            return
     failed = measurement is None or measurement.eval_status is not EvalStatus.SCORED
     regressed = measurement is not None and (
         measurement.primary_metric_status is MetricStatus.REGRESSED
@@ -231,6 +254,27 @@ def _conclude_holdout(lane: Lane, holdout: records.Holdout, *, recorded: bool) -
     label = (measurement.label if measurement else None) or "no gain on held-out data"
     fresh = context.reader.item(lane.require().todo_id)
     sign_retirement(lane, fresh, reason, f"held-out: {label}")
+
+
+def _finish_holdout(
+    lane: Lane, item: dict[str, str], holdout: records.Holdout, *, improved: bool
+) -> outbox.Finished:
+    goal = lane.context.reader.require_goal()
+    value = holdout.measurement.value if holdout.measurement else None
+    passed = {"holdout_pass": "1", "target_met": "1" if holdout.target_met else "0"}
+    return outbox.finish(
+        lane,
+        EventType.HOLDOUT_RECORDED,
+        canonical({"holdout": holdout.to_json_dict()}),
+        to=State.PROMOTION_GATE if improved else "",
+        facts=passed if improved else {"status": "measured", "holdout_pass": "0"},
+        about={
+            "state": item["state"],
+            "attempt": item["attempt"],
+            "goal.champion_rev": goal["champion_rev"],
+        },
+        result=f"held-out answer {holdout.question} of attempt {holdout.attempt}: {value}",
+    )
 
 
 def _sign(lane: Lane, item: dict[str, str]) -> None:

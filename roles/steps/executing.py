@@ -14,10 +14,11 @@ import structlog
 from contracts import records
 from contracts.canonical import canonical
 from contracts.errors import LabmatesError, RefusedError, StoreError
-from contracts.events import HypothesisAdded
+from contracts.events import EvaluationRecorded, HypothesisAdded, RetryRecorded
 from contracts.words import EvalStatus, EventType, MetricStatus, Split, State, StopReason
 from roles.drivers.base import Brief, DriverOutcome, DriverStatus, get_driver
 from roles.goal.changes import change_folder
+from roles.steps import outbox
 from roles.steps.lane import Lane
 from roles.workspace.objects import changes_between
 from roles.workspace.repository import machinery, touched
@@ -53,6 +54,10 @@ def execute(lane: Lane, item: dict[str, str]) -> None:
     """Carry one claim to its end: start or resume the attempt, then deliver what came of it."""
     state = State(item["state"])
     if state is State.ATTEMPT_RUNNING:
+        finished = outbox.waiting(lane, item, EventType.EVIDENCE_RECORDED, EventType.RETRY_RECORDED)
+        if finished is not None:
+            _deliver_from_disk(lane, item, finished)
+            return
         try:
             attempt = _resumed(lane, item)
         except (RefusedError, StoreError):
@@ -60,11 +65,21 @@ def execute(lane: Lane, item: dict[str, str]) -> None:
         except (LabmatesError, OSError) as error:
             _give_up(lane, int(item["attempt"]), StopReason.DRIVER_ERROR, _said(error))
             return
-        _deliver(lane, attempt)
+        _bring_to_end(lane, attempt)
         return
     started = _started(lane, item)
     if started is not None:
-        _deliver(lane, started)
+        _bring_to_end(lane, started)
+
+
+def _deliver_from_disk(lane: Lane, item: dict[str, str], finished: outbox.Finished) -> None:
+    """Send what an earlier half of this attempt came to; nothing of it runs again."""
+    outbox.deliver(lane, finished)
+    lane.drop()
+    try:
+        close(_open(lane, item, int(item["attempt"]), item["base_commit"]))
+    except (LabmatesError, OSError) as error:  # the sweep of this lane's next start tries again
+        log.warning("worktree_not_closed", attempt=item["attempt"], error=str(error))
 
 
 def _hypothesis(lane: Lane, item: dict[str, str]) -> records.Hypothesis:
@@ -137,7 +152,7 @@ def _resumed(lane: Lane, item: dict[str, str]) -> _Attempt:
     )
 
 
-def _deliver(lane: Lane, attempt: _Attempt) -> None:
+def _bring_to_end(lane: Lane, attempt: _Attempt) -> None:
     """Bring the attempt to its end; what fails on the way is an end too, never a start again."""
     outcome: DriverOutcome | None = None
     try:
@@ -158,7 +173,10 @@ def _finish(lane: Lane, attempt: _Attempt, outcome: DriverOutcome | None) -> Non
     if outcome is not None:
         if outcome.status is not DriverStatus.CHANGED:
             detail = "\n".join((outcome.summary, *_surroundings(lane, attempt)))
-            _give_up(lane, attempt, _STOP_REASONS[outcome.status], detail, outcome)
+            stopped = _STOP_REASONS[outcome.status]
+            if lane.overdue:
+                stopped, detail = StopReason.TIMEOUT, f"the step hung and was ended\n{detail}"
+            _give_up(lane, attempt, stopped, detail, outcome)
             return
         title = f"{attempt.hypothesis.title}\n\n{attempt.hypothesis_id}, attempt {attempt.number}"
         commit = commit_change(worktree, title)
@@ -175,13 +193,16 @@ def _finish(lane: Lane, attempt: _Attempt, outcome: DriverOutcome | None) -> Non
         _give_up(lane, attempt, StopReason.BASE_CONFLICT, "its commit conflicts with the champion")
         return
     evidence = _evidence(lane, attempt, commit, outcome)
-    lane.context.writer.advance(
-        lane.require(),
-        State.EVIDENCE_RECORDED,
-        records=[(EventType.EVIDENCE_RECORDED, canonical({"evidence": evidence.to_json_dict()}))],
-        commit=commit,
-        **_cost(attempt.number, evidence.cost_usd),
+    finished = outbox.finish(
+        lane,
+        EventType.EVIDENCE_RECORDED,
+        canonical({"evidence": evidence.to_json_dict()}),
+        to=State.EVIDENCE_RECORDED,
+        facts={"commit": commit, **_cost(attempt.number, evidence.cost_usd)},
+        about=_about(attempt.number),
+        result=f"evidence of attempt {attempt.number}, commit {commit}",
     )
+    outbox.deliver(lane, finished)
     _end(lane, attempt)
 
 
@@ -221,11 +242,25 @@ def _drive(lane: Lane, attempt: _Attempt) -> DriverOutcome:
         timeout_s=contract.policy.attempt_timeout_s,
         change_dir=change_folder(lane.context, change) if change else None,
         command=contract.strategy.driver_command,
+        feedback=_feedback(lane, attempt),
         env={},
         log_path=logs / f"attempt-{attempt.number}.log",
         stop=lambda: lane.stop.now or lane.lost,
     )
     return get_driver(hypothesis.driver).run(brief)
+
+
+def _feedback(lane: Lane, attempt: _Attempt) -> str:
+    """Give what the hypothesis' last attempt ended with: the guard's output, or a retry reason."""
+    found = ""
+    for event in lane.context.follower.by_revision.values():
+        if event.hypothesis_id != attempt.hypothesis_id:
+            continue
+        if isinstance(event, RetryRecorded):
+            found = event.retry.retry_reason
+        elif isinstance(event, EvaluationRecorded) and event.evaluation.retry_reason:
+            found = event.evaluation.retry_reason
+    return found
 
 
 def _evidence(
@@ -284,14 +319,21 @@ def _give_up(
         cost_usd=cost,
         detail=printable(detail)[:2000],
     )
-    lane.context.writer.advance(
-        lane.require(),
-        State.NEEDS_RETRY,
-        records=[(EventType.RETRY_RECORDED, canonical({"retry": packet.to_json_dict()}))],
-        reason=str(reason),
-        **_cost(number, cost),
+    finished = outbox.finish(
+        lane,
+        EventType.RETRY_RECORDED,
+        canonical({"retry": packet.to_json_dict()}),
+        to=State.NEEDS_RETRY,
+        facts={"reason": str(reason), **_cost(number, cost)},
+        about=_about(number),
+        result=f"retry packet of attempt {number}: {reason}",
     )
+    outbox.deliver(lane, finished)
     _end(lane, attempt)
+
+
+def _about(number: int) -> dict[str, str]:
+    return {"state": str(State.ATTEMPT_RUNNING), "attempt": str(number)}
 
 
 def _end(lane: Lane, attempt: _Attempt | int) -> None:

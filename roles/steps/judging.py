@@ -18,6 +18,7 @@ from contracts.events import (
     HypothesisAdded,
 )
 from contracts.text import with_interval
+from contracts.transitions import GUARD_REWORKS
 from contracts.words import (
     Direction,
     EvalStatus,
@@ -95,6 +96,7 @@ def judge(lane: Lane, item: dict[str, str]) -> records.Evaluation:
             checks.append(_check("guard_exit", 0 if passed else 1, 0, passed=passed))
             if not passed:
                 verdict, failure = Verdict.GUARD, tail
+                stop_reason = _rework(item)
         if verdict is Verdict.IMPROVED and not all(check.passed for check in checks):
             verdict = Verdict.FLAT
             failure = next(check.name for check in checks if not check.passed)
@@ -109,7 +111,7 @@ def judge(lane: Lane, item: dict[str, str]) -> records.Evaluation:
         failure_kind=_FAILURES.get(verdict),
         failure=(failure or "")[:500] or None,
         confirmation="champion_moved" if moved else None,
-        retry_reason=failure if verdict is Verdict.UNSCORED else None,
+        retry_reason=_retry_reason(item, failure, stop_reason),
         stop_reason=stop_reason,
     )
 
@@ -179,6 +181,21 @@ def _verdict(measured: Measured) -> tuple[Verdict, str | None, StopReason | None
     gain = measurement.ratio or measurement.difference
     text = with_interval(gain.value, gain.low, gain.high) if gain else None
     return verdict, None if verdict is Verdict.IMPROVED else text, None
+
+
+def _rework(item: dict[str, str]) -> StopReason | None:
+    """Give what an improvement that fails the guard waits for, while reworks are left."""
+    left = int(item.get("reworks") or 0) < GUARD_REWORKS
+    return StopReason.GUARD_REWORK if left else None
+
+
+def _retry_reason(
+    item: dict[str, str], failure: str | None, stop_reason: StopReason | None
+) -> str | None:
+    if stop_reason is StopReason.GUARD_REWORK:
+        number = int(item.get("reworks") or 0) + 1
+        return f"guard rework {number} of {GUARD_REWORKS}: {failure}"[:500]
+    return failure if stop_reason else None
 
 
 def _boundary_checks(scope: ScopeReport) -> list[records.Check]:

@@ -2,9 +2,9 @@
 
 from contracts.canonical import canonical, text_digest
 from contracts.errors import RecordsError, RefusedError
-from contracts.events import TodoAdded
+from contracts.events import RetryRecorded, TodoAdded
 from contracts.records import Hypothesis
-from contracts.words import EndReason, State, TodoKind
+from contracts.words import EndReason, State, StopReason, TodoKind
 from quota.ranking import rank
 from roles.goal.sources import next_entry, read_queue, to_hypothesis
 from roles.steps.lane import Lane
@@ -107,6 +107,8 @@ def _settle(lane: Lane, item: dict[str, str]) -> None:
         reason, why = EndReason.OPERATOR_REJECTED, "the operator refused it"
     elif state is State.CONTRADICTED:
         reason, why = EndReason.CONTRADICTED, "its evidence speaks against it"
+    elif state is State.NEEDS_RETRY and _unchanged_twice(lane, item):
+        reason, why = EndReason.NO_FOLLOW_UP, "two attempts came to no change"
     elif state is State.NEEDS_RETRY and int(item.get("retries") or 0) > _retries(lane):
         reason, why = EndReason.RETRY_EXHAUSTED, f"{item['retries']} attempts without a score"
     else:
@@ -117,6 +119,17 @@ def _settle(lane: Lane, item: dict[str, str]) -> None:
         lane.drop()
         return
     sign_retirement(lane, item, reason, why)
+
+
+def _unchanged_twice(lane: Lane, item: dict[str, str]) -> bool:
+    """Tell whether the last retry packets of the item are two without a change."""
+    stops = [
+        event.retry.stop_reason
+        for event in lane.context.follower.by_revision.values()
+        if isinstance(event, RetryRecorded) and event.hypothesis_id == item.get("hyp")
+    ]
+    unchanged = {StopReason.NO_CHANGE, StopReason.HOOK_BLOCKED}
+    return sum(stop in unchanged for stop in stops) > 1 and stops[-1] in unchanged
 
 
 def _retries(lane: Lane) -> int:

@@ -146,7 +146,7 @@ def test_another_user_is_told_every_missing_package_and_its_command(machine: Pat
     program(tools / "apt-get", f"touch {machine}/called")
     done = make(machine, "test")
     assert done.returncode != 0
-    for package in ("git", "tmux", "redis-server", "chromium", "lua-check"):
+    for package in ("git", "tmux", "redis-server", "chromium", "lua-check", "faketime"):
         assert f"missing {package}; install it: apt-get install {package}\n" in done.stderr
     assert "Error 5" in done.stderr
     assert not (machine / "called").exists()

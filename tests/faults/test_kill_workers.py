@@ -3,6 +3,7 @@
 import os
 import random
 import signal
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -12,10 +13,11 @@ import pytest
 from contracts.events import EvaluationRecorded
 from contracts.store.embedded import ensure_server, server_status
 from roles.goal.context import GoalContext
-from roles.lanes.ending import end_lanes, live_lanes
+from roles.lanes.ending import end_lanes, lane_processes, live_lanes
 from tests.integration.test_whole_run import replayed, until_over
+from tests.stress.audit import audit_goal
 from tests.support import wait_until
-from tests.tiny import RunLanes, git, make_goal, make_repository
+from tests.tiny import CHANGES, RunLanes, git, make_goal, make_repository
 
 
 def assert_sound(context: GoalContext, repository: Path) -> None:
@@ -137,3 +139,45 @@ def test_a_killed_server_comes_back_with_its_data_and_the_lanes_go_on(
         assert int(context.reader.goal()["rev"]) >= before
     until_over(running, context)
     assert_sound(context, repository)
+
+
+@pytest.mark.timeout(400)
+def test_workers_stopped_past_their_lease_and_killed_do_no_harm_when_they_go_on(
+    store_home: Path,
+    server_of_home: str,
+    run_lanes: RunLanes,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    del store_home, server_of_home
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    draw = random.Random(seed)
+    monkeypatch.setenv("LABMATES_LEASE_S", "0.8")
+    changes = {title: CHANGES[title] for title in ("double", "wrong", "best")}
+    repository = make_repository(tmp_path / "repo", changes=changes)
+    context = make_goal(repository, "tiny-stop")
+    running = run_lanes(context)
+    for who in draw.sample(["executor-1", "evaluator-1", "executor-1", "proposer-1"], 4):
+        wait_until(lambda: who in live_lanes(context), description=f"{who} lives", timeout_s=30)  # noqa: B023
+        wait_until(
+            lambda: bool(context.reader.agent(who).get("claim")) or not running.tend(),  # noqa: B023
+            description=f"{who} has a claim",
+            timeout_s=60,
+        )
+        pid, _start = live_lanes(context).get(who, (0, ""))
+        if not pid:
+            continue
+        os.kill(pid, signal.SIGSTOP)
+        expires = time.monotonic() + draw.choice([0.3, 1.5])
+        wait_until(lambda: time.monotonic() > expires, description="a while", timeout_s=5)  # noqa: B023
+        os.kill(pid, signal.SIGKILL if draw.random() < 0.25 else signal.SIGCONT)
+    until_over(running, context)
+    assert audit_goal(context.reader).wrongs == []
+    items = [item for item in replayed(context).items.values() if item.kind == "hypothesis"]
+    assert {str(item.state) for item in items} <= {"promoted", "retired"}
+    assert len(items) == len(changes)
+    assert lane_processes(context) == {}
+    assert list((context.home / "worktrees" / context.goal_id).iterdir()) == []
+    assert not (context.home / "scratch" / context.goal_id).exists()
+    assert list(repository.rglob("*.lock")) == []

@@ -10,7 +10,8 @@
 --   P:item:<todo>   hash    one todo
 --   P:ready:<class> zset    todos that a role may claim, score = rank
 --   P:leases        zset    todo -> end of its lease, ms of the store's clock
---   P:agent:<id>    hash    roster entry, incarnation, claim, last operation and its answer
+--   P:agent:<id>    hash    roster entry, incarnation, claim
+--   P:ops:<caller>  hash    the last operations of an agent or operator: id -> answer, slots, next
 --   P:agents        set     ids of the roster
 --   P:gate:<id>     hash    an operator gate
 --   P:gates         zset    gate -> revision it was opened at
@@ -24,6 +25,8 @@
 -- before the call, `labmates verify` on every replay) and who may use which stream (ACL).
 
 local WAKE_LENGTH = 64
+-- A caller's processes share these; a call is sent again for 8 s at most, so none is pushed out then.
+local OPS_KEPT = 128
 
 local function kv(args)
   local t = {}
@@ -209,6 +212,34 @@ local function expect_type(key, kind)
   end
 end
 
+local function has_moved(c)
+  for _, z in pairs(c.zsets) do
+    if next(z) then
+      return true
+    end
+  end
+  return false
+end
+
+-- Keep an operation's answer in the next slot of its caller's ring.
+local function remember(op)
+  local slot = int((tonumber(redis.call('HGET', op.key, 'next') or '0') or 0) % OPS_KEPT)
+  local pushed_out = redis.call('HGET', op.key, 'slot:' .. slot)
+  if pushed_out then
+    redis.call('HDEL', op.key, 'op:' .. pushed_out)
+  end
+  redis.call('HSET', op.key, 'op:' .. op.id, op.answer, 'slot:' .. slot, op.id, 'next', int(slot + 1))
+end
+
+-- The caller's rights were judged on the keys it declared; a call appends to no other stream.
+local function expect_stream(c, stream)
+  local key = c.p .. ':events:' .. stream
+  if not c.declared[key] then
+    error({refused = {'refused', 'undeclared_key', 'the key ' .. key .. ' among those declared'}})
+  end
+  expect_type(key, 'stream')
+end
+
 local function commit(c)
   local changed = {}
   for key, h in pairs(c.hashes) do
@@ -234,11 +265,16 @@ local function commit(c)
   for role in pairs(c.wakes) do
     expect_type(c.p .. ':wake:' .. role, 'list')
   end
+  -- A call that changed nothing needs no memory: run again, it does no harm.
+  local remembers = c.op and (#changed > 0 or #c.events > 0 or has_moved(c))
+  if remembers then
+    expect_type(c.op.key, 'hash')
+  end
   local heads = {}
   if #c.events > 0 then
     expect_type(c.p .. ':heads', 'hash')
     for _, ev in ipairs(c.events) do
-      expect_type(c.p .. ':events:' .. ev.stream, 'stream')
+      expect_stream(c, ev.stream)
       if not heads[ev.stream] then
         local head = redis.call('HGET', c.p .. ':heads', ev.stream) or ('0 ' .. c.name .. ':' .. ev.stream)
         local seq, digest = string.match(head, '^(%d+) (.+)$')
@@ -282,53 +318,82 @@ local function commit(c)
     end
     redis.call('LTRIM', key, -WAKE_LENGTH, -1)
   end
+  if remembers then
+    remember(c.op)
+  end
 end
 
-local function open(prefix)
-  local c = {p = prefix, name = string.sub(prefix, 2, -2), now = now_ms(), hashes = {}, zsets = {},
+-- KEYS: the goal's hash first; then, in any order, the agent, the item, and each stream that the call
+-- may append to. The item that a claim picks, ready sets, leases and wake lists are known here
+-- alone; they carry the same hash tag.
+local function open(keys)
+  local prefix = string.match(keys[1] or '', '^(.*}):goal$')
+  if not prefix then
+    return nil
+  end
+  local declared = {}
+  for _, key in ipairs(keys) do
+    declared[key] = true
+  end
+  local c = {p = prefix, declared = declared, name = string.sub(prefix, 2, -2), now = now_ms(), hashes = {}, zsets = {},
     events = {}, wakes = {}, new_agents = {}}
   c.goal = hash(c, prefix .. ':goal')
   return c
 end
 
--- Gives what `fn` answers and true, or its refusal and false; any other error goes on.
+local NO_GOAL = {'refused', 'undeclared_key', 'the hash of a goal as the first key'}
+
+-- A goal that was restored is another incarnation: what a worker knows of the old one is void.
+local function check_store(c, a)
+  if a.store and a.store ~= '' and c.goal.exists and a.store ~= c.goal.v.store then
+    refuse('store_changed', 'the store as it is since it was restored')
+  end
+end
+
+-- Gives what `fn` answers, or its refusal; any other error goes on.
 local function attempt(fn)
   local ok, answer = pcall(fn)
   if ok then
-    return answer, true
+    return answer
   elseif type(answer) == 'table' and answer.refused then
-    return answer.refused, false
+    return answer.refused
   end
   error(answer)
 end
 
--- Runs `fn(c, a)`; commits what it changed, once per operation id.
+-- Runs `fn(c, a)`; commits what it changed, once per operation id. A caller that says which library
+-- it knows is served by that one only: it may have been replaced while the caller runs.
 local function writing(fn)
   return function(keys, args)
     local a = kv(args)
-    local c = open(keys[1])
-    local ops = hash(c, c.p .. ':agent:' .. (a.agent or ''))
-    if a.op and a.op ~= '' and ops.v.op == a.op then
-      return cjson.decode(ops.v.answer)
+    if a.lib and a.lib ~= LIBRARY_DIGEST then
+      return {'refused', 'other_library', LIBRARY_DIGEST}
     end
-    local answer, done = attempt(function() return fn(c, a) end)
-    if not done then
-      return answer
+    local c = open(keys)
+    if not c then
+      return NO_GOAL
     end
-    -- A call without events changed nothing that a second run would change again.
-    if a.op and a.op ~= '' and #c.events > 0 then
-      set(ops, 'op', a.op)
-      set(ops, 'answer', cjson.encode(answer))
+    local key, id = c.p .. ':ops:' .. (a.agent or ''), a.op or ''
+    local known = id ~= '' and redis.call('HGET', key, 'op:' .. id)
+    if known then
+      return cjson.decode(known)
     end
-    answer = attempt(function() commit(c) return answer end)
+    local answer = attempt(function()
+      check_store(c, a)
+      local found = fn(c, a)
+      if id ~= '' then
+        c.op = {key = key, id = id, answer = cjson.encode(found)}
+      end
+      commit(c)
+      return found
+    end)
     return answer
   end
 end
 
 local function reading(fn)
   return function(keys, args)
-    local c = open(keys[1])
-    local answer = attempt(function() return fn(c, kv(args)) end)
-    return answer
+    local c = open(keys)
+    return c and attempt(function() return fn(c, kv(args)) end) or NO_GOAL
   end
 end

@@ -210,16 +210,47 @@ local function open_gate(c, stream, fields, i, kind, body)
   return gate
 end
 
-local POISON = '{"gate":{"after_no":"the item is retired with this decision as evidence",'
-  .. '"after_yes":"the item may be tried again","kind":"poison",'
-  .. '"meanwhile":"nobody can take the item; the others go on",'
-  .. '"question":"This item has cost several recoveries in a row. Try it again?",'
-  .. '"schema_version":"operator_gate_v0"}}'
+local POISON = {after_no = 'the item is retired with this decision as evidence',
+  after_yes = 'the item may be tried again', kind = 'poison',
+  meanwhile = 'nobody can take the item; the others go on', schema_version = 'operator_gate_v0'}
+
+-- A claim ended without its step. What is known of it stays until a step of the item ends well; the
+-- gate of kind poison shows it. The holder is read before the claim is freed.
+local function note_recovery(i, rev, reason, detail)
+  local list = i.v.recoveries == '' and {} or cjson.decode(i.v.recoveries)
+  add(i, 'lapses', 1)
+  local found = {revision = rev, reason = reason, agent_id = i.v.claimed_by, role = i.v.claim_role,
+    incarnation = i.v.incarnation, fence = num(i, 'fence')}
+  if i.v.attempt ~= '' then
+    found.attempt = num(i, 'attempt')
+  end
+  if detail and detail ~= '' then
+    found.detail = string.sub(detail, 1, 600)
+  end
+  list[#list + 1] = found
+  set(i, 'recoveries', cjson.encode(list))
+end
+
+-- A step of the item ended well, or a person decided: the count begins anew.
+local function recovered(i)
+  set(i, 'lapses', '')
+  set(i, 'recoveries', '')
+end
 
 -- An item that costs too many recoveries in a row waits for a person, in whatever state.
 local function quarantine(c, i, stream, fields)
-  if num(i, 'lapses') >= num(c.goal, 'max_lapses') and num(i, 'gates') == 0 and not TERMINAL[i.v.state] then
-    open_gate(c, stream, {writer = 'quota', role = fields.role, agent = fields.agent}, i, 'poison', POISON)
+  local lapses = num(i, 'lapses')
+  if lapses >= num(c.goal, 'max_lapses') and num(i, 'gates') == 0 and not TERMINAL[i.v.state] then
+    local gate = {question = 'This item has cost ' .. int(lapses) .. ' recoveries in a row. Try it again?',
+      recoveries = cjson.decode(i.v.recoveries)}
+    for name, text in pairs(POISON) do
+      gate[name] = text
+    end
+    if i.v.evidence_rev ~= '' then
+      gate.evidence_revision = num(i, 'evidence_rev')
+    end
+    open_gate(c, stream, {writer = 'quota', role = fields.role, agent = fields.agent}, i, 'poison',
+      cjson.encode({gate = gate}))
   end
 end
 
@@ -241,15 +272,23 @@ local function give_back(c, i, kind, reason, counts, by)
     fields.from, fields.to, fields.version = from, to, i.v.version
   end
   refund(c, i)
+  local rev = emit(c, by.stream or by.role, kind, fields)
   if counts then
-    add(i, 'lapses', 1)
+    note_recovery(i, rev, reason, by.detail)
   end
-  local rev = emit(c, by.role, kind, fields)
   if from == 'attempt_running' then
     touch(i, rev)
   end
   free(c, i)
-  quarantine(c, i, by.role, by)
+  quarantine(c, i, by.stream or by.role, by)
+  file(c, i)
+end
+
+-- A gate was opened on an item: a claim whose step cannot be delivered any more ends.
+local function interrupt(c, i, by)
+  if i.v.claimed_by ~= '' and i.v.state ~= 'attempt_running' then
+    give_back(c, i, 'released', 'blocked_by_gate', false, by)
+  end
   file(c, i)
 end
 

@@ -131,9 +131,8 @@ local function budget_fields(c)
 end
 
 local function blocked_list(c, agent)
-  local list, total = {}, 0
+  local list, total = {}, redis.call('ZCARD', c.p .. ':leases')
   local held = redis.call('ZRANGE', c.p .. ':leases', 0, 9)
-  total = total + redis.call('ZCARD', c.p .. ':leases')
   for _, todo in ipairs(held) do
     local i = item_of(c, todo)
     if i and i.v.claimed_by ~= '' and i.v.claimed_by ~= agent then
@@ -216,13 +215,13 @@ local function resume(c, a, i)
   if i.v.incarnation == a.inc then
     return i
   end
-  add(i, 'lapses', 1)
-  if num(i, 'lapses') >= num(c.goal, 'max_lapses') then
-    set(i, 'lapses', num(i, 'lapses') - 1)
-    give_back(c, i, 'released', 'crash', true, {role = i.v.claim_role, agent = a.agent})
+  local died = agent_of(c, a.agent).v.inc_died
+  if num(i, 'lapses') + 1 >= num(c.goal, 'max_lapses') then
+    give_back(c, i, 'released', 'crash', true, {role = i.v.claim_role, agent = a.agent, detail = died})
     return nil
   end
   local rev = num(c.goal, 'rev') + 1
+  note_recovery(i, rev, 'crash', died)
   local ends = c.now + num(c.goal, 'lease_ms')
   set(i, 'incarnation', a.inc)
   set(i, 'fence', rev)
@@ -275,7 +274,10 @@ local function decide(c, a, effect)
   lapse_due(c, {role = roles[1], agent = a.agent})
   if agent.v.claim ~= '' then
     local i = item_of(c, agent.v.claim)
-    if effect then
+    if not i or i.v.claimed_by ~= a.agent then
+      i = set(agent, 'claim', '') -- the todo is gone: nothing holds its agent up
+    elseif effect and ((a.role or '') == '' or a.role == i.v.claim_role) then
+      -- a claim of another role is resumed by the call that is made in it
       i = resume(c, a, i)
     end
     if i then
@@ -368,33 +370,7 @@ local function release(c, a)
   if i.v.state == 'attempt_running' then
     refuse('attempt_running', 'evidence or a retry packet', {state = i.v.state, version = i.v.version})
   end
-  give_back(c, i, 'released', a.reason, not CHOSEN[a.reason], {role = i.v.claim_role, agent = a.agent})
+  give_back(c, i, 'released', a.reason, not CHOSEN[a.reason], {role = i.v.claim_role, agent = a.agent,
+    detail = a.detail})
   return and_next(c, a)
-end
-
-local function enlist(c, a)
-  local agent = agent_of(c, a.agent)
-  if agent.v.roles == '' and agent.v.declared == '' then
-    refuse('agent_unknown', a.agent)
-  end
-  if agent.v.declared == '' and #roles_of(agent, a.role) == 0 then
-    refuse('role_mismatch', a.role .. ' on the roster of ' .. a.agent)
-  end
-  if a.dead ~= agent.v.inc then
-    check_incarnation(c, a)
-  end
-  set(agent, 'inc', a.inc)
-  set(agent, 'inc_host', a.host)
-  set(agent, 'inc_pid', a.pid)
-  set(agent, 'inc_start', a.start)
-  set(agent, 'inc_until', c.now + num(c.goal, 'lease_ms'))
-  return {'ok', agent.v.claim}
-end
-
-local function leave(c, a)
-  local agent = agent_of(c, a.agent)
-  for _, field in ipairs(agent.v.inc == a.inc and {'inc', 'inc_host', 'inc_pid', 'inc_start', 'inc_until'} or {}) do
-    set(agent, field, '')
-  end
-  return {'ok', '0'}
 end

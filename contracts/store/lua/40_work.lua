@@ -94,7 +94,8 @@ end
 local function add_hypothesis(c, a, source)
   local texts = hash(c, c.p .. ':texts')
   if texts.v[a.text] ~= '' and texts.v[a.text] ~= a.todo then
-    refuse('duplicate', texts.v[a.text])
+    local same = item_of(c, hash(c, c.p .. ':hyps').v[texts.v[a.text]])
+    refuse('duplicate', texts.v[a.text], same and {same = same.id, same_state = same.v.state, gate = same.v.gate})
   end
   local n = num(c.goal, 'hypothesis_count') + 1
   add(c.goal, 'hypothesis_count', 1)
@@ -128,7 +129,7 @@ local function propose(c, a)
     end
     child = add_hypothesis(c, a, 'contract_ready')
     used(c, i)
-    set(i, 'lapses', '')
+    recovered(i)
     free(c, i)
     file(c, i)
   else
@@ -144,7 +145,7 @@ local function propose(c, a)
     set(i, 'signed_by', a.agent)
     set(i, 'signed_rev', rev)
     set(i, 'signed_touched', i.v.touched)
-    set(i, 'lapses', '')
+    recovered(i)
     free(c, i)
     file(c, i)
   end
@@ -188,7 +189,7 @@ local function settle_cost(c, i, a)
   if cost > 0 and i.v.spent_attempt ~= i.v.attempt then
     set(i, 'spent_attempt', i.v.attempt)
     add(c.goal, 'cost', cost)
-    emit(c, 'executor', 'spent', {writer = 'quota', role = 'executor', agent = a.agent, todo = i.id,
+    emit(c, i.v.claim_role, 'spent', {writer = 'quota', role = i.v.claim_role, agent = a.agent, todo = i.id,
       hyp = i.v.hyp, attempt = i.v.attempt, fence = a.fence}, a.spent_body)
   end
 end
@@ -206,6 +207,27 @@ local function start_attempt(c, i, a)
   for _, field in ipairs({'selected_from', 'wants_confirm', 'evidence_rev', 'evaluation_rev', 'holdout_rev',
     'holdout_pass', 'commit', 'owner'}) do
     set(i, field, '')
+  end
+end
+
+-- Retries are attempts without a score. One that improved and failed the guard is reworked instead,
+-- and one that changed nothing is tried once more only.
+local UNCHANGED = {no_change = true, hook_blocked = true}
+
+local function count_retry(c, i, from, reason)
+  if from == 'evaluated' and reason == 'guard_rework' then
+    if num(i, 'reworks') >= GUARD_REWORKS then
+      refuse('reworks_left', 'a rework left (' .. GUARD_REWORKS .. ' were made)', facts(c, i))
+    end
+    add(i, 'reworks', 1)
+    return
+  end
+  add(i, 'retries', 1)
+  if UNCHANGED[reason] then
+    if i.v.unchanged == '1' then
+      set(i, 'retries', math.max(num(i, 'retries'), num(c.goal, 'retries') + 1))
+    end
+    set(i, 'unchanged', '1')
   end
 end
 
@@ -242,7 +264,7 @@ local function advance(c, a)
     end
     touch(i, record)
   end
-  set(i, 'lapses', '')
+  recovered(i)
   move(i, to)
   local rev = emit(c, role, 'transitioned', {writer = role, role = role, agent = a.agent, todo = i.id, hyp = i.v.hyp,
     attempt = i.v.attempt, from = from, to = to, version = i.v.version, fence = a.fence, ref = record,
@@ -251,7 +273,7 @@ local function advance(c, a)
     settle_cost(c, i, a)
   end
   if to == 'needs_retry' then
-    add(i, 'retries', 1)
+    count_retry(c, i, from, a.reason)
   elseif to == 'supported' then
     set(i, 'retries', '')
     if from == 'promotion_gate' then

@@ -57,7 +57,7 @@ local function sign(c, a)
     refuse('missing_record', 'the record decided', facts(c, i))
   end
   local body = a.signature
-  set(i, 'lapses', '')
+  recovered(i)
   if order == 1 then
     local rev = emit(c, role, 'signed', base, body)
     set(i, 'signed_to', to)
@@ -119,13 +119,22 @@ local function spend(c, a)
   return {'ok', int(num(c.goal, 'rev'))}
 end
 
--- A late result under an old fence changes nothing, and is on record.
+-- A late result under an old fence changes nothing, and is on record, once for each claim.
 local function stale(c, a)
   local agent = agent_of(c, a.agent)
   local i = item_of(c, a.todo)
   if agent.v.roles == '' or not i or #roles_of(agent, a.role) == 0 then
     refuse('agent_unknown', a.agent)
   end
+  local fence, live = tonumber(a.fence) or 0, i.v.claimed_by ~= ''
+  if fence > num(i, 'fence') or (live and fence == num(i, 'fence')) then
+    refuse('not_stale', 'the fence of a claim that has ended', facts(c, i))
+  end
+  local mark = ' ' .. int(fence) .. ' '
+  if string.find(i.v.stale, mark, 1, true) then
+    return {'ok', 'same'}
+  end
+  set(i, 'stale', (i.v.stale == '' and ' ' or i.v.stale) .. int(fence) .. ' ')
   emit(c, a.role, 'stale_result_rejected', {writer = 'quota', role = a.role, agent = a.agent, inc = a.inc,
     todo = i.id, hyp = i.v.hyp, fence = a.fence, reason = 'stale_fence'}, a.body1)
   return {'ok', int(num(c.goal, 'rev'))}

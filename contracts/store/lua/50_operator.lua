@@ -14,6 +14,7 @@ local function create(c, a)
   end
   set(c.goal, 'status', 'created')
   set(c.goal, 'contract_hash', a.contract_hash)
+  set(c.goal, 'store', a.born or '')
   for n = 1, tonumber(a.fields) do
     set(c.goal, a['field' .. n], a['value' .. n])
   end
@@ -97,8 +98,16 @@ local function pause(c, a)
   return {'ok', int(num(c.goal, 'rev'))}
 end
 
+-- The person opens a gate in the operator's stream; a curator or an evaluator in its own.
+local ASKS = {curator = true, evaluator = true}
+
 local function gate_open(c, a)
-  check_operator(c, a)
+  local role = a.role ~= '' and a.role or nil
+  if role and (not ASKS[role] or #roles_of(agent_of(c, a.agent), role) == 0) then
+    refuse('not_writer', 'the role curator or evaluator on the roster of ' .. a.agent)
+  elseif not role then
+    check_operator(c, a)
+  end
   local i = item_of(c, a.todo)
   if not i or TERMINAL[i.v.state] then
     refuse('todo_unknown', 'an open todo ' .. a.todo)
@@ -106,11 +115,9 @@ local function gate_open(c, a)
   if num(i, 'gates') > 0 then
     refuse('already_gated', 'the decision of ' .. i.v.gate, facts(c, i))
   end
-  local gate = open_gate(c, 'operator', {writer = 'operator', agent = a.agent}, i, a.kind, a.body1)
-  if i.v.claimed_by ~= '' and i.v.state ~= 'attempt_running' then
-    give_back(c, i, 'released', 'blocked_by_gate', false, {role = i.v.claim_role, agent = i.v.claimed_by})
-  end
-  file(c, i)
+  local by = role or 'operator'
+  local gate = open_gate(c, by, {writer = by, role = role, agent = a.agent}, i, a.kind, a.body1)
+  interrupt(c, i, {stream = by, role = role, agent = a.agent})
   return {'ok', gate}
 end
 
@@ -134,7 +141,7 @@ local function gate_decide(c, a)
     hyp = i.v.hyp, gate = a.gate, gaterev = gate.v.opened_rev}, a.body1)
   set(i, 'gates', num(i, 'gates') - 1)
   set(i, 'gate', '')
-  set(i, 'lapses', '')
+  recovered(i)
   if a.verdict == 'approved' then
     if gate.v.kind == 'owner' then
       set(i, 'owner', 'accepted')

@@ -55,6 +55,15 @@ local function assess(c, a)
     local rev = emit(c, 'proposer', 'assessed', {writer = 'proposer', role = 'proposer', agent = a.agent,
       todo = i.id, hyp = i.v.hyp}, a.body1)
     touch(i, rev)
+    -- what the owner approved has changed: the word is void, and the same question is asked again
+    if i.v.owner == 'accepted' then
+      set(i, 'owner', '')
+      local quota = {writer = 'quota', role = 'proposer', agent = a.agent}
+      if i.v.state == 'promotion_gate' and num(i, 'gates') == 0 then
+        open_gate(c, 'proposer', quota, i, 'owner', OWNER)
+        interrupt(c, i, {role = 'proposer', agent = a.agent})
+      end
+    end
     file(c, i)
     return rev
   end)

@@ -7,20 +7,20 @@ from typing import Any
 import pytest
 import redis
 
+from contracts.derived import READY, Finding, differences, goal_findings
 from contracts.errors import RefusedError
 from contracts.events import AnyEvent, parse_entry
 from contracts.replay import apply
 from contracts.replay_state import GoalState
 from contracts.store import keys
 from contracts.words import Stream
-from projection.derived import READY, Finding, differences, goal_findings
 from projection.verify import verify
 from projection.verify_text import verification_lines
 from tests.property.test_replay_accepts_the_store import EXTRA, Chaos
 from tests.scenario import PLANS, Scenario
 
 NOT_COMPARED = {
-    "goal": {"lease_ms", "source_cursor", "pause_note"},
+    "goal": {"lease_ms", "source_cursor", "pause_note", "store"},
     "item": {"rank_reason"},
     "agent": {"inc", "inc_host", "inc_pid", "inc_start", "inc_until", "op", "answer"},
 }

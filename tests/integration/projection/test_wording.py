@@ -152,7 +152,7 @@ def test_what_a_measurement_refuted_stays_refuted_evidence_after_a_rejection(
 
 
 def _verification(scenario: Scenario):  # type: ignore[no-untyped-def] # noqa: ANN202
-    from projection.reading import read_snapshot
+    from contracts.store.snapshot import read_snapshot
 
     return verify_snapshot(read_snapshot(scenario.reader))
 

@@ -4,16 +4,23 @@ import json
 import random
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import redis
 
 from contracts.errors import RefusedError
+from contracts.records import Gate
+from contracts.store import keys
+from contracts.store.connect import connect
 from contracts.store.reader import Reader
-from contracts.store.writer import Writer
+from contracts.store.writer import Held, Writer
 from contracts.words import Stream
-from tests.goals import BASE, add_items, make_goal, take, try_take
+from tests.goals import BASE, HASH, NUMBERS, OPERATOR, add_items, make_goal, take, try_take
+from tests.scenario import Scenario
 from tests.support import rounds, wait_until
 
 CLAIMER = """
@@ -126,30 +133,122 @@ def test_field_case_2_a_late_result_is_refused_recorded_and_changes_nothing(goal
     item = Reader(goal.client, goal.goal_id).item(first.todo_id)
     with pytest.raises(RefusedError):
         start(goal, first)
-    goal.reject_stale(first, body=json.dumps({"current_fence": int(item["fence"])}))
+    late = json.dumps({"current_fence": int(item["fence"]), "result": "evidence, commit 1234"})
+    for _ in range(3):
+        goal.reject_stale(first, body=late)
     reader = Reader(goal.client, goal.goal_id)
-    assert reader.item(first.todo_id) == item
+    assert reader.item(first.todo_id) == {**item, "stale": f" {first.fence} "}
     kinds = [fields["type"] for _, fields in reader.entries(Stream.EXECUTOR)]
     assert kinds.count("stale_result_rejected") == 1
     assert kinds.count("lease_expired") == 1
 
 
+def test_what_is_not_late_is_not_put_on_record_as_late(goal: Writer) -> None:
+    add_items(goal, "proposer-1", [1])
+    held = take(goal, "executor-1")
+    for fence in (held.fence, held.fence + 1):
+        with pytest.raises(RefusedError) as refused:
+            goal.reject_stale(replace(held, fence=fence), body='{"current_fence":0}')
+        assert refused.value.reason == "not_stale"
+
+
 def test_field_case_11_an_item_that_ends_three_workers_waits_under_a_gate(goal: Writer) -> None:
     add_items(goal, "proposer-1", [1, 2])
-    lives = [take(goal, "executor-1", f"life-{life}").todo_id for life in range(4)]
+    life = {"inc": "", "host": "here", "pid": "1", "start": "1"}
+    for number in range(4):
+        goal.enlist(
+            agent_id="executor-1",
+            role="executor",
+            incarnation={**life, "inc": f"life-{number}"},
+            dead=f"life-{number - 1}",
+            died="signal 9" if number else "",
+        )
+        last = take(goal, "executor-1", f"life-{number}")
+        assert last.todo_id == ("todo_0001" if number < 3 else "todo_0002")
     reader = Reader(goal.client, goal.goal_id)
     assert reader.item("todo_0001")["gates"] == "1"
-    assert reader.gate(reader.open_gates()[0])["kind"] == "poison"
-    assert lives == ["todo_0001"] * 3 + ["todo_0002"]
+    gate = poison_of(reader)
+    assert [(each["reason"], each["detail"]) for each in gate["recoveries"]] == [
+        ("crash", "signal 9")
+    ] * 3
+    assert [each["incarnation"] for each in gate["recoveries"]] == ["life-0", "life-1", "life-2"]
+    fences = [each["fence"] for each in gate["recoveries"]]
+    assert sorted(set(fences)) == fences
+
+
+@pytest.mark.parametrize(
+    ("agent", "kind", "todo"),
+    [
+        ("proposer-1", "proposer", "todo_propose"),
+        ("baseline-2", "evaluator", "todo_baseline"),
+    ],
+)
+def test_every_kind_of_todo_waits_for_a_person_after_three_recoveries(
+    any_client: redis.Redis, goal_id: str, agent: str, kind: str, todo: str
+) -> None:
+    goal = make_goal(any_client, goal_id, agents=[(agent, kind)], lease_ms="300")
+    if todo == "todo_baseline":  # undone, as if nobody had measured yet
+        goal = unmeasured(any_client, f"{goal_id}-2", agent)
+    taken = take(goal, agent, "one")
+    assert taken.todo_id == todo
+    goal.release(taken, "evaluation_failed", detail="exit code 3: no such file")
+    take(goal, agent, "two")
+    take(goal, agent, "three")
+    reader = Reader(goal.client, goal.goal_id)
+    wait_until(lambda: lapsed(goal, agent, todo), description="the third recovery")
+    gate = poison_of(reader)
+    assert [each["reason"] for each in gate["recoveries"]] == [
+        "evaluation_failed",
+        "crash",
+        "lease_expired",
+    ]
+    assert gate["recoveries"][0]["detail"] == "exit code 3: no such file"
+    touched = int(reader.item(todo)["touched"])
+    goal.decide_gate(
+        operator="operator:test",
+        gate_id=reader.open_gates()[0],
+        verdict="approved",
+        touched=touched,
+        body="{}",
+    )
+    assert reader.item(todo).get("lapses", "") == ""
+    assert take(goal, agent, "four").todo_id == todo
+
+
+def lapsed(goal: Writer, agent: str, todo: str) -> bool:
+    """Let another agent notice what ended; tells whether the todo waits for a person."""
+    goal.claim(agent_id="baseline-1" if agent != "baseline-1" else agent, incarnation="notices")
+    return Reader(goal.client, goal.goal_id).item(todo).get("gates") == "1"
+
+
+def unmeasured(client: redis.Redis, goal_id: str, agent: str) -> Writer:
+    """Make an approved goal without a baseline; `baseline-1` is a proposer here."""
+    writer = Writer(client, goal_id)
+    numbers = {**NUMBERS, "lease_ms": "300"}
+    writer.create(operator=OPERATOR, contract_hash=HASH, numbers=numbers, bodies=["{}", "{}"])
+    writer.approve(operator=OPERATOR, contract_hash=HASH, body="{}")
+    writer.register(operator=OPERATOR, agent_id=agent, roles=["evaluator"], body="{}")
+    writer.register(operator=OPERATOR, agent_id="baseline-1", roles=["curator"], body="{}")
+    return writer
+
+
+def poison_of(reader: Reader) -> dict[str, Any]:
+    """Give the body of the one open gate, which is of kind poison and fits its record."""
+    [gate_id] = reader.open_gates()
+    fields = reader.gate(gate_id)
+    assert fields["kind"] == "poison"
+    gate: dict[str, Any] = json.loads(fields["body"])["gate"]
+    Gate.model_validate_json(json.dumps(gate))
+    return gate
 
 
 def test_a_repeated_operation_is_applied_once_and_answered_the_same(goal: Writer) -> None:
     add_items(goal, "proposer-1", [1, 2])
-    flat = ["op", "op-1", "agent", "executor-1", "inc", "test", "role", "", "todo", ""]
+    values = {"op": "op-1", "agent": "executor-1", "inc": "test", "role": "", "todo": ""}
     key = f"{{{goal.goal_id}}}"
-    first = goal.client.fcall("lm_claim_v1", 1, key, *flat)
+    first = goal.call("claim", values)
     length = goal.client.xlen(f"{key}:events:executor")
-    assert goal.client.fcall("lm_claim_v1", 1, key, *flat) == first
+    assert goal.call("claim", values) == first
     assert goal.client.xlen(f"{key}:events:executor") == length
 
 
@@ -247,3 +346,124 @@ def start(goal: Writer, held: object) -> None:
         base_rev=base,
         base_commit=BASE,
     )
+
+
+def test_field_case_23_a_quarantined_item_is_named_and_offered_again(goal: Writer) -> None:
+    add_items(goal, "proposer-1", [1])
+    for life in range(3):
+        take(goal, "executor-1", f"life-{life}")
+    assert try_take(goal, "executor-1", "life-3") is None
+    again = take(goal, "proposer-1")
+    with pytest.raises(RefusedError) as refused:
+        goal.propose(
+            again,
+            body="{}",
+            text_digest=f"{goal.goal_id}-0",
+            rank=1.0,
+            rank_reason="",
+            title="again",
+            family="f",
+            cursor="1",
+        )
+    said = refused.value
+    assert (said.reason, said.missing) == ("duplicate", "hyp_0001")
+    assert said.facts["item"] == "todo_0001, hyp_0001, hypothesis_proposed"
+    assert said.mend == [["labmates", "gate", "show", "gate_0001"]]
+
+
+def when_free(goal: Writer, agent: str) -> Held:
+    """Claim as soon as there is something."""
+    reader = Reader(goal.client, goal.goal_id)
+    wait_until(
+        lambda: reader.should_run(agent)["should_run"] == "1", description="something is free"
+    )
+    return take(goal, agent, "new")
+
+
+def test_field_case_7_a_killed_worker_s_claim_comes_back_under_another_name(goal: Writer) -> None:
+    add_items(goal, "proposer-1", [1])
+    first = take(goal, "executor-1")  # and nothing is ever heard of it again
+    begin = Reader(goal.client, goal.goal_id).now_ms()
+    again = when_free(goal, "executor-2")
+    assert again.todo_id == first.todo_id
+    assert Reader(goal.client, goal.goal_id).now_ms() - begin < 300 + 500
+
+
+def test_field_case_8_a_role_never_holds_more_than_it_can_start_now(goal: Writer) -> None:
+    todos = add_items(goal, "proposer-1", [1, 2, 3, 4, 5])
+    taken = [take(goal, "executor-1").todo_id for _ in range(5)]
+    assert taken == [todos[0]] * 5
+    assert list(Reader(goal.client, goal.goal_id).leases()) == [todos[0]]
+
+
+def test_field_case_14_one_of_many_who_notice_an_ended_lease_records_it(
+    goal: Writer, any_server_url: str
+) -> None:
+    add_items(goal, "proposer-1", [1])
+    held = take(goal, "executor-1")
+    reader = Reader(goal.client, goal.goal_id)
+    wait_until(
+        lambda: reader.leases()[held.todo_id] <= reader.now_ms(), description="the lease ends"
+    )
+    begin = threading.Barrier(8)
+
+    def notice(number: int) -> str:
+        with connect(any_server_url) as client:
+            begin.wait()
+            agent = ("executor-2", "proposer-1", "baseline-1")[number % 3]
+            answer = Writer(client, goal.goal_id).claim(agent_id=agent, incarnation="test")
+            return str(answer["reason"])
+
+    with ThreadPoolExecutor(8) as pool:
+        said = list(pool.map(notice, range(8)))
+    assert len(said) == 8
+    ended = [
+        fields["fence"]
+        for stream in (Stream.EXECUTOR, Stream.PROPOSER, Stream.EVALUATOR)
+        for _, fields in reader.entries(stream)
+        if fields["type"] == "lease_expired"
+    ]
+    assert ended == [str(held.fence)]
+
+
+def test_field_case_17_a_late_release_leaves_the_second_owner_its_claim(goal: Writer) -> None:
+    add_items(goal, "proposer-1", [1])
+    first = take(goal, "executor-1", "one")
+    second = when_free(goal, "executor-2")
+    with pytest.raises(RefusedError) as refused:
+        goal.release(first, "stopped")
+    assert refused.value.reason == "not_claimed"
+    assert refused.value.message == "todo_0001 is claimed by executor-2, not by executor-1"
+    item = Reader(goal.client, goal.goal_id).item(first.todo_id)
+    assert (item["claimed_by"], item["fence"]) == ("executor-2", str(second.fence))
+
+
+def test_field_case_5_there_is_no_lock_and_no_key_that_goes_by_itself(
+    any_client: redis.Redis, goal_id: str
+) -> None:
+    Scenario(any_client, goal_id).open().play()
+    names = [str(key) for key in any_client.keys(f"{{{goal_id}}}*")]
+    assert len(names) > 20
+    assert [name for name in names if any_client.ttl(name) != -1] == []
+    assert [name for name in names if "lock" in name.lower().replace("blocked", "")] == []
+
+
+def test_research_case_39_an_evaluator_is_called_by_evidence_and_by_nothing_else(
+    any_client: redis.Redis, goal_id: str
+) -> None:
+    agents = [("executor-1", "executor"), ("proposer-1", "proposer"), ("evaluator-1", "evaluator")]
+    goal = make_goal(any_client, goal_id, agents=agents)
+    add_items(goal, "proposer-1", [1])
+    held = take(goal, "executor-1")
+    start(goal, held)
+    wake = keys.wake(goal_id, "evaluator")
+    any_client.delete(wake)
+    assert try_take(goal, "evaluator-1") is None
+    held = replace(held, version=held.version + 1)
+    evidence = [("evidence_recorded", "{}")]
+    goal.advance(held, "evidence_recorded", records=evidence, commit=BASE)
+    assert any_client.llen(wake) == 1
+    evaluated = take(goal, "evaluator-1")
+    with pytest.raises(RefusedError) as refused:
+        goal.advance(evaluated, "evaluated")
+    assert refused.value.reason == "missing_record"

@@ -11,7 +11,6 @@ from contracts.canonical import canonical
 from contracts.errors import RefusedError
 from contracts.findings import Finding, finding_of
 from contracts.replay_state import GoalState
-from contracts.store import keys
 from contracts.store.writer import Held, Writer
 from contracts.words import EndReason, Role, State, Verdict
 from projection.fold import fold
@@ -165,8 +164,7 @@ def test_peer_case_97_the_same_decision_sent_twice_is_one_record(
     }
     values = {**held.fields(), "to": "promoted", "records": "0", "op": "twice"}
     values["signature"] = body(signature=signature)
-    flat = [part for pair in values.items() for part in pair]
-    answers = [redis_client.fcall("lm_sign_v1", 1, keys.prefix(goal_id), *flat) for _ in range(2)]
+    answers = [Writer(redis_client, goal_id).call("sign", values) for _ in range(2)]
     assert answers[0] == answers[1]
     assert len(state_of(goal).champions) == 2
     assert sound(goal)

@@ -134,9 +134,8 @@ def test_peer_case_130_the_last_step_sent_twice_adds_one_successor(
     writer = make_goal(redis_client, goal_id, agents=[("proposer-1", "proposer")], successors="1")
     held = take(writer, "proposer-1")
     values = {**held.fields(), "cursor": "0", "op": "twice"}
-    flat = [part for pair in values.items() for part in pair]
     for _ in range(2):
-        redis_client.fcall("lm_close_source_v1", 1, keys.prefix(goal_id), *flat)
+        writer.call("close_source", values)
     entries = Reader(redis_client, goal_id).entries(Stream.PROPOSER)
     kinds = [fields["todo"] for _, fields in entries if fields["type"] == "successor_added"]
     assert kinds == ["todo_successor_0001"]

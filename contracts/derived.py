@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from contracts import records
-from contracts.canonical import canonical
+from contracts.canonical import canonical, text_digest
 from contracts.contract import goal_limits
 from contracts.guard_context import holdout_passes
 from contracts.labels import target_met
 from contracts.replay_state import GateState, GoalState, ItemState, ready_class
-from contracts.store.reader import DerivedState
+from contracts.stored import DerivedState
 from contracts.words import State, TodoKind
 
 READY = (
@@ -64,9 +64,8 @@ class Finding:
 
 def goal_findings(state: GoalState, goal: Mapping[str, str]) -> list[Finding]:
     """Compare limits, counters and the champion of the goal's hash."""
-    return [
-        _same(name, goal.get(name, ""), expected) for name, expected in _goal_fields(state).items()
-    ]
+    fields = goal_fields(state)
+    return [_same(name, goal.get(name, ""), expected) for name, expected in fields.items()]
 
 
 def differences(state: GoalState, stored: DerivedState) -> list[Finding]:
@@ -104,16 +103,18 @@ def _revision(value: int | None) -> str:
     return str(value) if value else ""
 
 
-def _ms(at: datetime) -> int:
+def ms(at: datetime) -> int:
+    """Give a time as the store writes it."""
     return (at - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
 
 
-def _goal_fields(state: GoalState) -> dict[str, Expected]:
+def goal_fields(state: GoalState) -> dict[str, Expected]:
+    """Give the fields of the goal's hash; a flag is `1` or absent, a number's 0 may be absent."""
     champion, contract = state.champion, state.contract
     limits: dict[str, Expected] = dict(goal_limits(contract)) if contract else {}
     deadline = ""
     if contract and state.approved_at and contract.policy.deadline_s > 0:
-        deadline = str(_ms(state.approved_at) + 1000 * contract.policy.deadline_s)
+        deadline = str(ms(state.approved_at) + 1000 * contract.policy.deadline_s)
     source = str(int(state.source_open)) if state.approved else ""
     return limits | {
         "rev": state.revision,
@@ -157,14 +158,28 @@ def _listed(there: bool) -> str:
     return "listed" if there else "absent"
 
 
+def declared_words(state: GoalState, agent_id: str) -> str:
+    """Give the declaration of an agent whose role is beyond the four, or nothing."""
+    declared = state.declared.get(agent_id)
+    return canonical(declared.to_json_dict()) if declared else ""
+
+
+def peers_words(state: GoalState, item: ItemState) -> dict[str, str]:
+    """Give where each agent's last review and assessment of an item stand."""
+    return {
+        f"{name}:{state.events[revision].agent_id}": str(revision)
+        for name, revisions in (("reviewed", item.reviews), ("assessed", item.assessments))
+        for revision in revisions
+    }
+
+
 def _roster(state: GoalState, stored: DerivedState) -> Found:
     yield from _members("agents", stored.roster, state.roster)
     for agent_id, fields in stored.agents.items():
         roles = ",".join(state.roster.get(agent_id, ()))
         yield _same(f"{agent_id} roles", fields.get("roles", ""), roles)
-        declared = state.declared.get(agent_id)
-        words = canonical(declared.to_json_dict()) if declared else ""
-        yield _same(f"{agent_id} declared", fields.get("declared", ""), words)
+        declared = declared_words(state, agent_id)
+        yield _same(f"{agent_id} declared", fields.get("declared", ""), declared)
         claim = state.claims.get(agent_id, "")
         yield _same(f"{agent_id} claim", fields.get("claim", ""), claim)
 
@@ -179,29 +194,38 @@ def _hypotheses(state: GoalState, stored: DerivedState) -> Found:
 
 
 def _gates(state: GoalState, stored: DerivedState) -> Found:
-    waiting = {
-        gate.gate_id: float(gate.opened_revision)
-        for gate in state.gates.values()
-        if gate.decision is None
-    }
-    yield from _ranks("open gates", stored.open_gates, waiting)
+    yield from _ranks("open gates", stored.open_gates, open_gates(state))
     for gate_id in sorted(stored.gates.keys() | state.gates.keys()):
         fields, gate = stored.gates.get(gate_id, {}), state.gates.get(gate_id)
         if gate is None:
             yield Finding(gate_id, _listed(bool(fields)), _listed(False), not fields)
             continue
-        verdict = gate.decision.verdict if gate.decision else "open"
-        yield _same(f"{gate_id} status", fields.get("status", ""), str(verdict))
-        yield _same(f"{gate_id} by", fields.get("by", ""), gate.decided_by)
-        yield _same(f"{gate_id} kind", fields.get("kind", ""), str(gate.kind))
-        yield _same(f"{gate_id} todo", fields.get("todo", ""), gate.todo_id)
-        opened = str(gate.opened_revision)
-        yield _same(f"{gate_id} opened_rev", fields.get("opened_rev", ""), opened)
-        at = str(_ms(gate.opened_at))
-        yield _same(f"{gate_id} opened_at", fields.get("opened_at", ""), at)
+        for name, expected in gate_fields(gate).items():
+            yield _same(f"{gate_id} {name}", fields.get(name, ""), expected)
         asked = _asks(fields.get("body", ""), gate)
         words = "what the event says" if asked else fields.get("body", "")
         yield Finding(f"{gate_id} body", words, "what the event says", asked)
+
+
+def open_gates(state: GoalState) -> dict[str, float]:
+    """Give the gates that wait for a person, with the revision they were opened at."""
+    return {
+        gate.gate_id: float(gate.opened_revision)
+        for gate in state.gates.values()
+        if gate.decision is None
+    }
+
+
+def gate_fields(gate: GateState) -> dict[str, str]:
+    """Give the fields of a gate's hash but its body, which is the event's."""
+    return {
+        "status": str(gate.decision.verdict if gate.decision else "open"),
+        "by": gate.decided_by,
+        "kind": str(gate.kind),
+        "todo": gate.todo_id,
+        "opened_rev": str(gate.opened_revision),
+        "opened_at": str(ms(gate.opened_at)),
+    }
 
 
 def _asks(body: str, gate: GateState) -> bool:
@@ -220,17 +244,23 @@ def _ranks(name: str, stored: Mapping[str, float], expected: Mapping[str, float]
         yield Finding(f"{name} {each} score", there, wanted, there == wanted)
 
 
-def _rank(item: ItemState) -> float:
+def rank(item: ItemState) -> float:
+    """Give the score that the item is filed under."""
     return float(item.hypothesis.frontier_rank) if item.hypothesis else 0.0
 
 
-def _ready(state: GoalState, stored: DerivedState) -> Found:
+def ready_sets(state: GoalState) -> dict[str, dict[str, float]]:
+    """Give every set that work is handed out of, with the score of each todo."""
     expected: dict[str, dict[str, float]] = {name: {} for name in READY}
     for item in state.items.values():
         name = ready_class(state, item)
         if name in expected:
-            expected[name][item.todo_id] = _rank(item)
-    for name, todos in expected.items():
+            expected[name][item.todo_id] = rank(item)
+    return expected
+
+
+def _ready(state: GoalState, stored: DerivedState) -> Found:
+    for name, todos in ready_sets(state).items():
         yield from _ranks(f"ready:{name}", stored.ready.get(name, {}), todos)
 
 
@@ -244,7 +274,7 @@ def _items(state: GoalState, stored: DerivedState) -> Found:
             there = bool(fields)
             yield Finding(todo_id, _listed(there), _listed(item is not None), there == bool(item))
             continue
-        for name, expected in _item_fields(state, item).items():
+        for name, expected in item_fields(state, item).items():
             yield _same(f"{todo_id} {name}", fields.get(name, ""), expected)
         yield from _lenient(state, item, fields)
 
@@ -261,21 +291,32 @@ def _lenient(state: GoalState, item: ItemState, fields: Mapping[str, str]) -> Fo
     replay_of = (attempt.start.replay_of if attempt else None) or ""
     if fields.get("replay_of"):
         yield _same(f"{todo_id} replay_of", fields["replay_of"], replay_of)
-    passed = bool(item.holdout_revision and attempt and holdout_passes(attempt.holdout, state))
+    passed = passed_holdout(state, item)
+    known = _recoveries(fields.get("recoveries", ""))
+    wanted_recoveries = [each.model_dump(mode="json") for each in item.recoveries]
+    yield Finding(f"{todo_id} recoveries", known, wanted_recoveries, known == wanted_recoveries)
     yield _flag(f"{todo_id} holdout_pass", fields.get("holdout_pass", ""), passed)
     if item.state in {State.PROMOTION_GATE, State.PROMOTED}:
-        yield _flag(f"{todo_id} target_met", fields.get("target_met", ""), _meets(state, item))
+        yield _flag(f"{todo_id} target_met", fields.get("target_met", ""), meets(state, item))
     if item.kind == TodoKind.CONTRACT:  # nobody is handed it, and it is filed only behind a gate
         return
-    for name, revisions in (("reviewed", item.reviews), ("assessed", item.assessments)):
-        last = {state.events[revision].agent_id: revision for revision in revisions}
-        for agent_id, revision in last.items():
-            stored = fields.get(f"{name}:{agent_id}", "")
-            yield _same(f"{todo_id} {name}:{agent_id}", stored, str(revision))
+    for name, revision in peers_words(state, item).items():
+        yield _same(f"{todo_id} {name}", fields.get(name, ""), revision)
     yield _same(f"{todo_id} class", fields.get("class", ""), filed)
-    rank, wanted = fields.get("rank", ""), _rank(item)
+    there, wanted = fields.get("rank", ""), rank(item)
     whole = {str(int(wanted))} if wanted.is_integer() else set()
-    yield Finding(f"{todo_id} rank", rank, wanted, rank in {repr(wanted), *whole})
+    yield Finding(f"{todo_id} rank", there, wanted, there in {repr(wanted), *whole})
+
+
+def _recoveries(text: str) -> object:
+    """Read what the item keeps of its recoveries; what each could say of itself is in no event."""
+    if not text:
+        return []
+    try:
+        found = [records.Recovery.model_validate(each) for each in json.loads(text)]
+    except (ValueError, TypeError):
+        return text
+    return [each.model_copy(update={"detail": ""}).model_dump(mode="json") for each in found]
 
 
 def _flag(name: str, stored: str, expected: bool) -> Finding:
@@ -283,7 +324,13 @@ def _flag(name: str, stored: str, expected: bool) -> Finding:
     return _same(name, "" if stored == "0" else stored, expected)
 
 
-def _meets(state: GoalState, item: ItemState) -> bool:
+def passed_holdout(state: GoalState, item: ItemState) -> bool:
+    """Tell whether the held-out record of the item's attempt passes."""
+    attempt = state.attempt_of(item)
+    return bool(item.holdout_revision and attempt and holdout_passes(attempt.holdout, state))
+
+
+def meets(state: GoalState, item: ItemState) -> bool:
     """Tell whether what the item was measured with reaches the target."""
     attempt = state.attempt_of(item)
     if attempt is None or state.contract is None:
@@ -294,7 +341,8 @@ def _meets(state: GoalState, item: ItemState) -> bool:
     return target_met(measured, state.contract.evaluation)
 
 
-def _item_fields(state: GoalState, item: ItemState) -> dict[str, Expected]:
+def item_fields(state: GoalState, item: ItemState) -> dict[str, Expected]:
+    """Give the fields of an item's hash; `contracts.expected` adds the lenient ones."""
     hypothesis = item.hypothesis
     bases = {each.revision: each.commit for each in state.champions}
     return {
@@ -304,6 +352,7 @@ def _item_fields(state: GoalState, item: ItemState) -> dict[str, Expected]:
         "hyp": item.hypothesis_id or "",
         "title": hypothesis.title if hypothesis else item.title,
         "family": hypothesis.mechanism_family if hypothesis else "",
+        "text": text_digest(item.text) if item.kind == TodoKind.IDEA else "",
         "added_rev": _revision(item.added_revision) if hypothesis else "",
         "touched": _revision(item.touched),
         "ended_rev": _revision(item.ended_revision),
@@ -326,7 +375,10 @@ def _item_fields(state: GoalState, item: ItemState) -> dict[str, Expected]:
         "owner": "accepted" if item.owner_accepted else "",
         "confirmations": item.confirmations,
         "retries": item.retries,
+        "reworks": item.reworks,
+        "unchanged": item.unchanged,
         "lapses": item.lapses,
+        "stale": "".join(f" {fence}" for fence in item.stale) + " " if item.stale else "",
         "declines": item.declines,
         "holdouts": item.holdouts,
         "gates": len(item.gates),
