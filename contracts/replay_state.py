@@ -222,6 +222,12 @@ def is_satisfied(state: GoalState) -> bool:
     return state.target_met and state.improvements >= required
 
 
+def _is_baseless(state: GoalState) -> bool:
+    """Tell whether a person refused the baseline, so that nothing can be compared."""
+    todo = state.items.get("todo_baseline")
+    return not state.baseline_revision and todo is not None and todo.state == CLOSED
+
+
 def is_closed(state: GoalState, at: datetime) -> bool:
     """Tell whether the goal takes no more attempts at a time of the store's clock."""
     contract = state.contract
@@ -235,7 +241,8 @@ def is_closed(state: GoalState, at: datetime) -> bool:
         and at >= state.approved_at + timedelta(seconds=policy.deadline_s)
     )
     return (
-        (contract.strategy.stop == "target" and is_satisfied(state))
+        _is_baseless(state)
+        or (contract.strategy.stop == "target" and is_satisfied(state))
         or state.attempts_used >= policy.max_attempts
         or late
         or (limit_usd > 0 and state.cost_micro_usd >= round(limit_usd * 1_000_000))
@@ -258,7 +265,8 @@ def phase_of(state: GoalState, at: datetime) -> Phase | None:
     if not state.approved:
         return None
     if not state.baseline_revision:
-        return Phase.BASELINE
+        over = _is_baseless(state) and state.live == 0
+        return Phase.ESCALATE if over else Phase.BASELINE
     empty = not state.source_open and not state.successor and not state.ideas
     if state.live == 0 and (is_closed(state, at) or empty):
         return Phase.DONE if is_satisfied(state) else Phase.ESCALATE

@@ -22,6 +22,7 @@ from contracts.replay_items import (
     require,
     shut,
     touch,
+    unsign,
 )
 from contracts.replay_state import CLOSED, OPEN, AttemptState, Champion, GoalState, ItemState
 from contracts.transitions import GUARD_REWORKS, Rule, find_rule
@@ -121,6 +122,7 @@ def transitioned(state: GoalState, event: ev.Transitioned) -> None:
     elif target == State.SUPPORTED:
         item.retries = 0
         if source == State.PROMOTION_GATE:
+            unsign(item)
             item.wants_confirm, item.owner_accepted = "champion_moved", False
     if attempt is not None:
         _mark(attempt, event)

@@ -139,7 +139,8 @@ def _classify(lane: Lane, item: dict[str, str], evaluation: records.Evaluation) 
         sign_retirement(lane, item, EndReason.OPERATOR_REJECTED, "the operator refused it")
         return
     if verdict is Verdict.IMPROVED:
-        if context.contract.evaluation.holdout or evaluation.confirmation:
+        moved = item.get("base_rev") != context.reader.require_goal()["champion_rev"]
+        if context.contract.evaluation.holdout or evaluation.confirmation or moved:
             context.writer.advance(held, State.SUPPORTED)
         else:
             met = "1" if target_met(lane, evaluation.measurement) else "0"

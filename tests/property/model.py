@@ -225,10 +225,16 @@ class Goal:
         """Tell whether the goal takes no more attempts."""
         limits = self.limits
         return (
-            (limits.stop == "target" and self.met)
+            self.baseless()
+            or (limits.stop == "target" and self.met)
             or self.used >= limits.max_attempts
             or 0 < limits.max_cost <= self.cost
         )
+
+    def baseless(self) -> bool:
+        """Tell whether a person refused the baseline."""
+        todo = next((item for item in self.items.values() if item.kind == "baseline"), None)
+        return not self.baseline and todo is not None and todo.state == "closed"
 
     def room(self) -> bool:
         """Tell whether one more attempt may be reserved."""
@@ -254,7 +260,7 @@ class Goal:
     def phase(self) -> str:
         """Give the phase."""
         if not self.baseline:
-            return "baseline"
+            return "escalate" if self.baseless() and self.live() == 0 else "baseline"
         if self.live() == 0 and (self.closed() or self.dry()):
             return "done" if self.met else "escalate"
         return "iterate"

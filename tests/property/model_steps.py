@@ -145,7 +145,7 @@ class Protocol(Goal):
         del fact
         item.retries, item.in_lane = 0, False
         if source == "promotion_gate":
-            item.wants, item.owner = "champion_moved", False
+            item.wants, item.owner, item.signature = "champion_moved", False, None
 
     def _to_contradicted(self, item: Item, source: str, fact: Fact) -> None:
         del source, fact

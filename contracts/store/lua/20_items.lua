@@ -21,9 +21,15 @@ local function satisfied(c)
   return c.goal.v.target_met == '1' and num(c.goal, 'improvements') >= num(c.goal, 'improvements_required')
 end
 
+-- A person refused the baseline: nothing can be compared with it, so no attempt begins any more.
+local function baseless(c)
+  local todo = c.goal.v.baseline == '' and item_of(c, 'todo_baseline')
+  return todo and todo.v.state == 'closed'
+end
+
 local function closed(c)
   local g = c.goal
-  return (g.v.stop == 'target' and satisfied(c))
+  return baseless(c) or (g.v.stop == 'target' and satisfied(c))
     or num(g, 'attempts_used') >= num(g, 'max_attempts')
     or (num(g, 'deadline') > 0 and c.now >= num(g, 'deadline'))
     or (num(g, 'max_cost') > 0 and num(g, 'cost') >= num(g, 'max_cost'))
@@ -35,7 +41,7 @@ local function phase(c)
     return 'unapproved'
   end
   if g.v.baseline == '' then
-    return 'baseline'
+    return baseless(c) and num(g, 'live') == 0 and 'escalate' or 'baseline'
   end
   local empty = g.v.source_open ~= '1' and g.v.successor == '' and num(g, 'ideas') == 0
   if num(g, 'live') == 0 and (closed(c) or empty) then

@@ -277,6 +277,7 @@ local function advance(c, a)
   elseif to == 'supported' then
     set(i, 'retries', '')
     if from == 'promotion_gate' then
+      unsign(i)
       set(i, 'wants_confirm', 'champion_moved')
       set(i, 'owner', '')
     end
