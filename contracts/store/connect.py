@@ -124,6 +124,33 @@ def check_server(client: redis.Redis, *, url: str = "") -> None:
     except redis.RedisError as error:
         raise translate(error, url=url) from error
     raise_if_unfit(info, url=url)
+    if info.get("redis_mode") == "cluster" or str(info.get("cluster_enabled", "0")) == "1":
+        _refuse_several_nodes(client, url)
+
+
+def _refuse_several_nodes(client: redis.Redis, url: str) -> None:
+    """Refuse a cluster in which another node may hold a goal; one with a single node will do."""
+    try:
+        answer = client.execute_command("CLUSTER", "INFO")  # type: ignore[no-untyped-call]
+    except redis.exceptions.NoPermissionError:
+        return
+    except redis.RedisError as error:
+        raise translate(error, url=url) from error
+    said = (
+        answer
+        if isinstance(answer, dict)
+        else dict(line.split(":", 1) for line in str(answer).splitlines() if ":" in line)
+    )
+    size = int(said.get("cluster_size", 1))
+    if size > 1:
+        shown = redact_url(url) if url else "the store"
+        message = f"{shown} is one of a cluster of {size} nodes; labmates speaks to one server"
+        raise PreconditionError(
+            message,
+            facts={"store": shown, "needed": "a server, or a cluster of one node"},
+            mend=[["unset", "LABMATES_STORE_URL"]],
+            hint="A goal lives in one slot, so a server of its own holds any number of them.",
+        )
 
 
 def server_info(client: redis.Redis) -> dict[str, Any]:
