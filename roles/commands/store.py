@@ -128,18 +128,17 @@ def _show(found: ServerStatus, *, as_json: bool) -> None:
 
 
 def _show_remote(url: str, *, as_json: bool) -> None:
-    from contracts.store.connect import connect, server_info
+    from contracts.store.connect import connect
+    from contracts.store.server import server_facts
 
-    client = connect(url)
-    try:
-        info = server_info(client)
-    finally:
-        client.close()
-    name = str(info.get("server_name", "redis"))
+    with connect(url) as client:
+        found = server_facts(client, url=url)
     rows: dict[str, object] = {
         "running": True,
         "url": redact_url(url),
-        "version": f"{name} {info.get(f'{name}_version', info['redis_version'])}",
+        "version": f"{found.name} {found.version}",
+        "appendonly": "yes" if found.append_only else "no: what it holds is gone when it ends",
+        "appendfsync": found.fsync or "unknown: these credentials may not ask",
     }
     _print(rows, as_json=as_json)
 

@@ -8,7 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from contracts import errors
+from contracts.store.acl import USERS, user_name
 from tests.architecture.tree import ROOT, listed, parsed, python_files
+from tests.integration.store.test_acl import ATTEMPTS, OWN, STREAMS
 
 CASE_FILES = {
     "docs/field-cases.md": "field",
@@ -67,7 +69,22 @@ def enums_table() -> str:
     return "\n".join(rows)
 
 
+def authority_table() -> str:
+    """Render what each user of the server may try: the attempts of the tests, and their ends."""
+    users = [user_name(who) for who in USERS]
+    rows = ["| attempt | " + " | ".join(f"`{user}`" for user in users) + " |"]
+    rows.append("|---" * (len(users) + 1) + "|")
+    for stream in STREAMS:
+        ends = ["done" if stream in OWN[who] else "refused" for who in USERS]
+        rows.append(f"| append to the stream `{stream}` | " + " | ".join(ends) + " |")
+    for name in ATTEMPTS:
+        what = name if name[0].islower() else f"`{name}`"
+        rows.append(f"| {what} | " + " | ".join("refused" for _ in USERS) + " |")
+    return "\n".join(rows)
+
+
 BLOCKS: dict[tuple[str, str], Callable[[], str]] = {
+    ("docs/reference/authority.md", "authority"): authority_table,
     ("docs/reference/errors.md", "errors"): errors_table,
     ("docs/reference/glossary.md", "enums"): enums_table,
 }
