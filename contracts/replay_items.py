@@ -213,7 +213,7 @@ def stale(state: GoalState, event: ev.StaleResultRejected) -> None:
     """Take `stale_result_rejected`: its claim had ended, and it is on record once."""
     item = item_of(state, event)
     fence = event.fence or 0
-    live = item.fence == fence and item.claimed_by
+    live = item.fence == fence and item.claimed_by == event.agent_id
     require(0 < fence <= item.fence and not live, f"the claim at fence {fence} had not ended")
     require(fence not in item.stale, f"the result at fence {fence} was refused already")
     item.stale.append(fence)

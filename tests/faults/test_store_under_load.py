@@ -128,9 +128,9 @@ def test_a_connection_reset_under_a_blocked_read_is_an_outage_at_once(
         "from contracts.store.connect import connect\n"
         "from contracts.store.writer import Writer\n"
         "writer = Writer(connect(sys.argv[1]), 'g', url=sys.argv[1])\n"
-        "try:\n    writer.blocking_pop('k', 30)\n"
+        "try:\n    writer.blocking_pop(['k'], 30)\n"
         "except Exception as error:\n    print(type(error).__name__)\n"
-        "print(writer.blocking_pop('k', 5))\n"
+        "print(writer.blocking_pop(['k'], 5))\n"
     )
     del store_home
     waiter = start_python(code, server_of_home)
@@ -155,9 +155,9 @@ def test_field_case_41_a_read_blocked_at_an_old_server_ends_and_the_next_finds_t
     assert 0 < BLOCK_LIMIT_S < SOCKET_TIMEOUT_S
     with proxy_before(socket_path(store_home), place, seed=1) as proxy:
         writer = Writer(connect(f"unix://{place}"), goal_id)
-        assert writer.blocking_pop(key, 0) is False  # to a server, 0 means for ever
+        assert writer.blocking_pop([key], 0) is False  # to a server, 0 means for ever
         proxy.target = Path(server_url.removeprefix("unix://"))
         connect(server_url).rpush(key, "1")
-        assert writer.blocking_pop(key, 0.2) is False  # it still asks the old one
+        assert writer.blocking_pop([key], 0.2) is False  # it still asks the old one
         proxy.cut_all()
-        assert writer.blocking_pop(key, 1) is True
+        assert writer.blocking_pop([key], 1) is True

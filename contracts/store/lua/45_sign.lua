@@ -119,14 +119,15 @@ local function spend(c, a)
   return {'ok', int(num(c.goal, 'rev'))}
 end
 
--- A late result under an old fence changes nothing, and is on record, once for each claim.
+-- A late result under an old fence changes nothing, and is on record, once for each claim. After a
+-- failover another may hold the item under the very number of the claim that was lost.
 local function stale(c, a)
   local agent = agent_of(c, a.agent)
   local i = item_of(c, a.todo)
   if agent.v.roles == '' or not i or #roles_of(agent, a.role) == 0 then
     refuse('agent_unknown', a.agent)
   end
-  local fence, live = tonumber(a.fence) or 0, i.v.claimed_by ~= ''
+  local fence, live = tonumber(a.fence) or 0, i.v.claimed_by == a.agent
   if fence > num(i, 'fence') or (live and fence == num(i, 'fence')) then
     refuse('not_stale', 'the fence of a claim that has ended', facts(c, i))
   end
