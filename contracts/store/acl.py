@@ -21,7 +21,7 @@ _READS = (
     *("ping", "auth", "hello", "echo", "time", "select", "type", "exists", "scan", "fcall_ro"),
     *("hget", "hmget", "hgetall", "smembers", "zrange", "zrangebyscore", "zscore", "zcard"),
     *("xrange", "xrevrange", "xread", "xlen", "xinfo|stream", "llen", "lrange"),
-    *("client|setname", "client|id", "acl|whoami"),
+    *("client|setname", "client|id", "acl|whoami", "info"),
 )
 _WRITES = (*("fcall", "xadd", "hset", "hdel", "zadd", "zrem", "sadd", "rpush", "ltrim", "blpop"),)
 
@@ -29,12 +29,6 @@ _WRITES = (*("fcall", "xadd", "hset", "hdel", "zadd", "zrem", "sadd", "rpush", "
 def user_name(who: str) -> str:
     """Name the server's user of a role, of the operator or of a reader."""
     return f"labmates-{who}"
-
-
-def role_of_user(name: str) -> str:
-    """Give the role whose user this is, or nothing."""
-    who = name.removeprefix("labmates-")
-    return who if name.startswith("labmates-") and who in set(Role) else ""
 
 
 def streams_of(who: str) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """Passwords of the ACL users, kept on this machine: a folder a store, a file a user.
 
-Each file holds the store's address with user and password, mode 600, ready for
-`LABMATES_STORE_URL`. The folder appears whole or not at all, so that processes which start at once
+`labmates-ROLE` holds the password, `labmates-ROLE.url` the address with it, ready for
+`LABMATES_STORE_URL`; both have mode 600. The folder appears whole or not at all, so that processes which start at once
 agree on the passwords.
 """
 

@@ -88,7 +88,8 @@ class Lane:
     def _ask(self, role: str) -> dict[str, object]:
         """Claim in a role, or in the first of those it serves that gets a yes."""
         writer = self.context.writer
-        roles = [role] if role or not writer.by_role else [*map(str, self.serves)]
+        apart = writer.by_role or len(self.serves) == 1  # a role's own rights reach no other role
+        roles = [*map(str, self.serves)] if apart and not role else [role]
         decision: dict[str, object] = {}
         for each in roles:
             decision = writer.claim(

@@ -193,7 +193,7 @@ def main() -> int:
     parser.add_argument("--kill-every", type=float, default=0.4, metavar="SECONDS")
     parser.add_argument("--server-kills", type=int, default=0, metavar="N")
     parser.add_argument("--appendfsync", choices=["always", "everysec"], default="always")
-    parser.add_argument("--lease-ms", type=int, default=3000)
+    parser.add_argument("--lease-ms", type=int, default=1000)
     parser.add_argument("--url", help="a server that runs already, instead of one of its own")
     parser.add_argument(
         "--folder", type=Path, help="for the logs; a file `stop` in it ends the load"
