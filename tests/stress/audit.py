@@ -172,6 +172,8 @@ def _acknowledged(found: Audit, by_revision: dict[int, Fields], lines: Iterable[
         if event is None:
             found.wrongs.append(f"lost: {line}")
             continue
+        if event["type"] == "successor_added":  # the last of the call whose end it names
+            event = by_revision[int(event["ref"])]
         about = event.get("todo") == todo or name in BY_OPERATOR or name == "propose"
         if event["agent"] != agent or not about:
             found.wrongs.append(f"another event stands in the place of: {line}")
