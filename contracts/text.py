@@ -73,6 +73,39 @@ def score(value: float | None, unit: str = "") -> str:
     return f"{value:.2f}{unit}"
 
 
+def gap(
+    best: float | None,
+    target: float | None,
+    *,
+    down: bool,
+    met: bool,
+    improvements: tuple[int, int] = (0, 0),
+    unit: str = "",
+) -> str:
+    """Say what a target still lacks.
+
+    Args:
+        best: The best accepted value.
+        target: What is asked for; None asks for no value.
+        down: Less is better.
+        met: The target's value is met, as the evaluator judged it.
+        improvements: How many were accepted, and how many the contract asks for.
+        unit: Of both values.
+    """
+    parts = []
+    if not met and best is None:
+        parts.append(f"all of {score(target, unit)}; nothing was accepted")
+    elif not met and best is not None and target is not None:
+        short = best - target if down else target - best
+        end = f"the worse end of the interval has not reached {score(target, unit)}"
+        parts.append(f"{score(short, unit)} of {score(target, unit)}" if short > 0 else end)
+    have, wanted = improvements
+    if have < wanted:
+        parts.append(f"{wanted - have} of {wanted} improvements")
+    whole = "no target was set" if target is None else "nothing; the target is met"
+    return "; ".join(parts) or whole
+
+
 def interval(low: float, high: float) -> str:
     """Give an interval as `[6.37, 7.35]`."""
     return f"[{score(low)}, {score(high)}]"

@@ -3,8 +3,8 @@
 from contracts.findings import findings
 from contracts.labels import CONTRADICTING
 from contracts.replay_state import AttemptState, GoalState, ItemState
-from contracts.text import NONE, duration, inert, score
-from contracts.words import Phase, State
+from contracts.text import NONE, duration, gap, inert, score
+from contracts.words import Direction, Phase, State
 from projection.attempts import spread_text
 from projection.rows import KEPT, REFUTED, AttemptRow, ending
 from projection.verify import Verification
@@ -29,15 +29,14 @@ def headline(view: View) -> str:
 
 def missing(view: View) -> str:
     """Say what the target still lacks."""
-    if view.target_met or view.target is None:
-        return "nothing; the target is met" if view.target is not None else "no target was set"
-    if view.best is None:
-        return f"all of {score(view.target, view.unit)}; nothing was accepted"
-    gap = abs(view.target - view.best.spread.value)
-    by_low = view.best.spread.value >= view.target
-    if by_low:
-        return f"the low end of the interval has not reached {score(view.target, view.unit)}"
-    return f"{score(gap, view.unit)} of {score(view.target, view.unit)}"
+    return gap(
+        view.best.spread.value if view.best else None,
+        view.target,
+        down=view.direction == Direction.MINIMIZE,
+        met=view.target_met or view.target is None,
+        improvements=(view.improvements, view.improvements_required),
+        unit=view.unit,
+    )
 
 
 def _attempt_table(view: View) -> list[str]:

@@ -105,6 +105,7 @@ class View:
     budget: BudgetView
     gates: tuple[GateView, ...]
     improvements: int
+    improvements_required: int = 0
 
 
 def is_better(state: GoalState, value: float, than: float | None) -> bool:
@@ -248,6 +249,7 @@ def view_of(
         for gate in state.gates.values()
         if gate.decision is None
     )
+    strategy = contract.strategy if contract else None
     return View(
         goal_id=state.goal_id,
         revision=state.revision,
@@ -284,6 +286,7 @@ def view_of(
         ),
         gates=gates,
         improvements=improvements(state),
+        improvements_required=strategy.required_holdout_improvement_count if strategy else 0,
     )
 
 

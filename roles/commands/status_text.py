@@ -20,6 +20,8 @@ def status_text(document: dict[str, Any], *, width: int = 80) -> str:
     clock = datetime.fromisoformat(document["at"]).astimezone().strftime("%H:%M:%S")
     head = f"{inert(document['goal_id'])}   {document['phase']}   rev {document['revision']}"
     lines = [ends(head, clock, width=width), "", _best(document, unit)]
+    if document["phase"] == "escalate" and document["missing"]:
+        lines += _fact("Missing", inert(document["missing"]), width)
     if document["records"]:
         lines += _fact("Records", f"{inert(document['records'])}; labmates verify", width)
     if document["paused"] is not None:

@@ -11,7 +11,8 @@ from contracts.declared import DeclaredRole
 from contracts.errors import RecordsError, StoreError
 from contracts.store.library import ensure_library
 from contracts.store.reader import Reader
-from contracts.words import Role
+from contracts.text import gap
+from contracts.words import Direction, Role
 from quota.document import build as decision_document
 from quota.document import iso
 from roles.commands.gate_text import measured
@@ -31,6 +32,7 @@ def build(reader: Reader) -> dict[str, Any]:
     decision = _decision(reader)
     now = reader.now_ms()
     contract, records = _contract(reader)
+    best = _best(reader, goal)
     ready = [todo for name in ("confirm", "retry", "start") for todo, _ in reader.ready(name)]
     return {
         "goal_id": reader.goal_id,
@@ -40,7 +42,8 @@ def build(reader: Reader) -> dict[str, Any]:
         "paused": goal.get("pause_note", "") if goal.get("paused") == "1" else None,
         "records": records,
         "metric": _metric(contract),
-        "best": _best(reader, goal),
+        "best": best,
+        "missing": _missing(contract, goal, best["value"] if best else None),
         "gates": [_gate(reader, name) for name in reader.open_gates()],
         "lanes": _lanes(reader, now),
         "selector": contract.strategy.selector if contract else None,
@@ -85,6 +88,25 @@ def _best(reader: Reader, goal: dict[str, str]) -> dict[str, Any] | None:
         "hypothesis_id": goal.get("champion_hyp") or None,
         "commit": goal.get("champion_commit") or None,
     }
+
+
+def _missing(
+    contract: ResearchContract | None, goal: dict[str, str], best: float | None
+) -> str | None:
+    """Say what the target still lacks; None once it is met."""
+    counts = [int(goal.get(name) or 0) for name in ("improvements", "improvements_required")]
+    met = goal.get("target_met") == "1"
+    if contract is None or (met and counts[0] >= counts[1]):
+        return None
+    found = contract.evaluation
+    return gap(
+        best,
+        found.target,
+        down=found.direction == Direction.MINIMIZE,
+        met=met,
+        improvements=(counts[0], counts[1]),
+        unit=found.unit,
+    )
 
 
 def _score(reader: Reader, todo: str) -> dict[str, Any]:

@@ -93,7 +93,10 @@ def _serve(lane: Lane, declared: DeclaredRole, *, stay: bool) -> None:
                 continue
             phase = lane.context.reader.should_run("-", brief=True).get("phase")
             if phase in OVER_PHASES and not stay:
-                return
+                follower.catch_up()  # the end itself may be newer than what was read above
+                if follower.revision <= done:
+                    return
+                continue
             lane.say("waiting", "frontier_empty", waits_for=f"revision {done + 1}")
             follower.wait(1.0)
             outages = 0

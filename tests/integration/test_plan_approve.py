@@ -71,7 +71,7 @@ def say_json(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, dict[
     return code, found
 
 
-def test_plan_shows_scopes_checks_budget_and_hash_and_writes_nothing(
+def test_peer_case_120_plan_shows_the_contract_to_write_and_writes_nothing(
     project: Git, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = snapshot(project.repo)

@@ -1,5 +1,5 @@
 -- What peers say of each other's work, and what a person adds: reviews, assessments, ideas.
--- None of it needs a claim, so none is bound to an operation id: the same words again are found.
+-- None of it needs a claim. The same words again, under another operation id, are found.
 
 local function check_role(c, a)
   local agent = agent_of(c, a.agent)

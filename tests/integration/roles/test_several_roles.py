@@ -1,10 +1,11 @@
 """One agent with all four roles runs a whole goal in one worker process."""
 
+import json
 from pathlib import Path
 
 from contracts.events import Signed
+from contracts.words import Role, State
 from projection.reading import replay_goal
-from projection.verify import verify
 from roles.lanes.launch import Lanes
 from tests.support import wait_until
 from tests.tiny import make_goal, make_repository
@@ -21,15 +22,21 @@ def test_one_agent_with_all_roles_runs_a_goal_and_each_record_names_its_role(
     run("agent", "add", "solo", "--role", "curator,proposer,executor,evaluator")
     running = Lanes(context)
     running.start([("solo", None)])
+    (worker,) = running.processes()
     try:
         wait_until(lambda: running.tend() == 0, description="the goal is over", timeout_s=50)
     finally:
         running.signal()
-        for process in running.processes():
-            process.wait(timeout=20)
-    assert verify(context.reader).exit_code(records_only=False) == 0
-    events = replay_goal(context.reader).state.events.values()
-    assert {str(each.role) for each in events if isinstance(each, Signed)} == {
-        "curator",
-        "evaluator",
-    }
+        worker.wait(timeout=20)
+    assert worker.returncode == 0
+    assert json.loads(run("status", "--json").stdout)["phase"] == "done"
+    assert run("verify").stdout.startswith("sound, done")
+    state = replay_goal(context.reader).state
+    written = [each for each in state.events.values() if each.agent_id == "solo"]
+    assert all(each.role and str(each.stream) == str(each.role) for each in written)
+    assert {each.role for each in written} == set(Role)
+    for item in state.hypothesis_items():
+        assert item.state == State.PROMOTED
+        signed = [state.events[revision] for revision in item.signatures]
+        assert [each.agent_id for each in signed if isinstance(each, Signed)] == ["solo", "solo"]
+        assert [each.role for each in signed] == [Role.EVALUATOR, Role.CURATOR]

@@ -13,6 +13,7 @@ from contracts.store.writer import Writer
 from contracts.words import Role, Stream
 from tests.goals import add_items, make_goal, take
 from tests.lost_replies import LostReplies, losing_replies
+from tests.peers import add_idea, assess, review
 from tests.scenario import OPERATOR, PLANS, Scenario, body
 from tests.support import rounds
 from tests.tiny import labmates
@@ -64,6 +65,7 @@ def play_the_rest(scenario: Scenario) -> None:
     writer.pause(operator=OPERATOR, value=False, note="", body="{}")
     writer.enlist(agent_id="executor-1", role="executor", incarnation=LIVES, dead="")
     writer.renew(agent_id="executor-1", incarnation="life", held=None)
+    add_idea(scenario, PLANS[7])
     writer.leave(agent_id="executor-1", incarnation="life")
     held = scenario.claim("executor-1")
     assert held is not None
@@ -100,6 +102,9 @@ def test_every_write_whose_reply_was_lost_is_applied_once_and_answered_the_same(
                 scenario.step(agent)
         play_the_rest(scenario)
         scenario.play()
+        for hypothesis_id in ("hyp_0001", "hyp_0002"):
+            assert review(scenario, "evaluator-1", hypothesis_id)[1]
+            assert assess(scenario, "proposer-1", hypothesis_id, "supports")[1]
         declined(Writer(client, f"{goal_id}-2", url=proxy.url), any_client)
     assert_each_once(proxy)
     assert set(proxy.cut.values()) == offered()

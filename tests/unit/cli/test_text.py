@@ -2,6 +2,7 @@
 
 import json
 import math
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -15,6 +16,7 @@ from contracts.text import (
     fact,
     facts,
     floor,
+    gap,
     inert,
     interval,
     plain,
@@ -229,3 +231,28 @@ def test_the_plain_command_line_is_read_without_click() -> None:
 )
 def test_whatever_is_not_plain_is_left_to_click(words: list[str]) -> None:
     assert parse("should-run", words) is None
+
+
+@pytest.mark.parametrize(
+    ("best", "target", "more", "says"),
+    [
+        (2.0, 5.0, {}, "3.00x of 5.00x"),
+        (5.0, 2.0, {"down": True}, "3.00x of 2.00x"),
+        (5.5, 5.0, {}, "the worse end of the interval has not reached 5.00x"),
+        (1.5, 2.0, {"down": True}, "the worse end of the interval has not reached 2.00x"),
+        (None, 5.0, {}, "all of 5.00x; nothing was accepted"),
+        (
+            None,
+            5.0,
+            {"improvements": (0, 2)},
+            "all of 5.00x; nothing was accepted; 2 of 2 improvements",
+        ),
+        (6.0, 5.0, {"met": True, "improvements": (1, 2)}, "1 of 2 improvements"),
+        (6.0, 5.0, {"met": True}, "nothing; the target is met"),
+        (6.0, None, {"met": True}, "no target was set"),
+    ],
+)
+def test_the_gap_says_what_the_target_lacks(
+    best: float | None, target: float | None, more: dict[str, Any], says: str
+) -> None:
+    assert gap(best, target, **{"down": False, "met": False, "unit": "x", **more}) == says
