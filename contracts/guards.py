@@ -112,6 +112,8 @@ def refusal(ctx: Context, target: State, role: Role) -> Missing | None:
     found = store_missing(rule, ctx)
     if found is None and role not in {str(writer) for writer in rule.writers}:
         return Missing("not_writer", f"the role {rule.writers[0]}")
+    if found is None and EventType.HYPOTHESIS_ADDED in rule.records:
+        return Missing("by_proposal", "a proposal, which makes an item of its own")
     return found
 
 

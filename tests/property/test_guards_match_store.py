@@ -24,6 +24,7 @@ TODO = "todo_0001"
 AT = datetime(2026, 11, 30, tzinfo=UTC)
 CHAMPION_REVISION = 12
 RECORDS = (
+    EventType.HYPOTHESIS_ADDED,
     EventType.ATTEMPT_STARTED,
     EventType.EVIDENCE_RECORDED,
     EventType.RETRY_RECORDED,

@@ -251,27 +251,31 @@ class Chaos(Scenario):
         self.writer.sign(held, to, signature=body(signature=signature), decided=decided)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_replay_accepts_all_that_the_store_accepted_and_agrees_with_it(
-    redis_client: redis.Redis, goal_id: str, seed: int
-) -> None:
+def chaos(client: redis.Redis, goal_id: str, seed: int) -> Chaos:
+    """Let agents do what a seed says, on a goal of their own."""
     attempts = 4 + seed
-    chaos = Chaos(
-        redis_client,
+    goal = Chaos(
+        client,
         goal_id,
         (*PLANS, *EXTRA),
         lease_ms=3 if seed % 2 else 30_000,
         policy={"max_attempts": attempts, "owner_gate": seed % 3 == 0},
         seed=seed,
     )
-    chaos.open()
+    goal.open()
     for _ in range(STEPS):
         try:
-            chaos.one()
+            goal.one()
         except RefusedError:
             continue
+    return goal
 
-    found = verify(chaos.reader)
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_replay_accepts_all_that_the_store_accepted_and_agrees_with_it(
+    redis_client: redis.Redis, goal_id: str, seed: int
+) -> None:
+    found = verify(chaos(redis_client, goal_id, seed).reader)
 
     assert found.violations == ()
     assert [each for each in found.derived if not each.passed] == []

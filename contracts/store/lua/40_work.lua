@@ -240,6 +240,9 @@ local function advance(c, a)
   if not contains(rule.writers, role) then
     refuse('not_writer', 'the role ' .. (rule.writers[1] or 'none'), facts(c, i))
   end
+  if contains(rule.records, 'hypothesis_added') then -- the item asked about stays where it is
+    refuse('by_proposal', 'a proposal, which makes an item of its own', facts(c, i))
+  end
   local keep = to == 'attempt_running' or to == 'evaluated'
   if to == 'attempt_running' then
     if from == 'supported' then
