@@ -90,6 +90,7 @@ def make_repository(
     timeout_s: float = 2.0,
     changes: Mapping[str, Mapping[str, str]] = CHANGES,
     command: str = "",
+    guard: str = "",
     attempt_timeout_s: float = 600.0,
 ) -> Path:
     """Make the repository with its queue and its prepared changes, in one commit.
@@ -106,6 +107,8 @@ def make_repository(
     )
     if command:
         text = text.replace("[strategy]\n", f"[strategy]\ndriver_command = {json.dumps(command)}\n")
+    if guard:
+        text = text.replace("[strategy]\n", f"guard = {json.dumps(guard)}\n\n[strategy]\n")
     text += f"attempt_timeout_s = {attempt_timeout_s}\n"
     (folder / "labmates.toml").write_text(text)
     lines = []
