@@ -15,6 +15,7 @@ from roles.commands.gate_text import gate_document, gate_text
 from roles.commands.shown_gate import (
     ShownGate,
     changed,
+    overtaken,
     require_current,
     require_open,
     shown_gate,
@@ -257,13 +258,16 @@ def _decide(opened: Opened, found: ShownGate, verdict: str, reason: str, *, as_j
     record = GateDecision.model_validate(
         {"verdict": verdict, "shown": found.hash, "reason": reason}
     )
-    revision = opened.writer.decide_gate(
-        operator=who,
-        gate_id=found.gate_id,
-        verdict=verdict,
-        touched=found.touched,
-        body=canonical({"decision": record.to_json_dict()}),
-    )
+    try:
+        revision = opened.writer.decide_gate(
+            operator=who,
+            gate_id=found.gate_id,
+            verdict=verdict,
+            touched=found.touched,
+            body=canonical({"decision": record.to_json_dict()}),
+        )
+    except RefusedError as refused:
+        raise overtaken(opened.reader, found, refused) from refused
     person = who.removeprefix("operator:")
     text = f"{found.gate_id} {verdict} by {person} at rev {revision}, bound to {found.hash}."
     more = _AFTER.get(found.fields.get("kind", ""), "")

@@ -108,6 +108,17 @@ def require_open(gate: ShownGate) -> None:
     raise RefusedError(message, reason="already_decided", missing="an open gate", mend=mend)
 
 
+def overtaken(reader: Reader, gate: ShownGate, refused: RefusedError) -> RefusedError:
+    """Say what another did between our reading of a gate and the store's refusal of the decision.
+
+    Raises:
+        RefusedError: It was decided.
+    """
+    again = shown_gate(reader, gate.gate_id)
+    require_open(again)
+    return refused if again.hash == gate.hash else changed(again, gate.hash, str(gate.touched))
+
+
 def changed(gate: ShownGate, shown: str, old_revision: str) -> RefusedError:
     """Build the refusal of a decision on something that moved."""
     message = f"{gate.gate_id} has changed since {shown}"

@@ -1,15 +1,178 @@
-"""Gates through the program: who opens, who decides, what a decision is bound to."""
+"""Gates through the program: who opens, what a decision is bound to, what outlives what."""
 
 import json
+import os
+import signal
 import subprocess
 from pathlib import Path
 
+import psutil
 import pytest
 
+from contracts.store.connect import connect
 from contracts.store.embedded import ensure_server, server_status
 from contracts.store.reader import Reader
 from contracts.words import Stream
 from projection.verify import verify
-from tests.faults.test_store_under_load import kill_server
 from tests.integration.quota.goals import Goal
+from tests.peers import assess
+from tests.property.test_replay_accepts_the_store import Chaos
+from tests.scenario import PLANS, Scenario
+from tests.support import wait_until
 from tests.unit.cli.program import SCRIPT, run
+
+BEST = PLANS[7]
+EVERYBODY = ("evaluator-1", "proposer-1", "executor-1", "curator-1")
+
+
+def opened(todo: str, *more: str, code: int = 0) -> str:
+    """Open a gate through the program; gives its id, or what was said."""
+    words = ("gate", "open", todo, "--kind", "merge", "--reason", "May it?", "--json", *more)
+    done = run(*words, code=code)
+    return str(json.loads(done.stdout)["gate_id"]) if code == 0 else done.stdout + done.stderr
+
+
+def shown(gate: str) -> str:
+    """Give the hash that `gate show` prints."""
+    return str(json.loads(run("gate", "show", gate, "--json").stdout)["hash"])
+
+
+def kinds(reader: Reader, stream: Stream) -> list[str]:
+    """Give the types of a stream's events."""
+    return [fields["type"] for _, fields in reader.entries(stream)]
+
+
+def decisions(reader: Reader) -> int:
+    """Count what persons decided."""
+    return kinds(reader, Stream.OPERATOR).count("gate_decided")
+
+
+@pytest.mark.parametrize("role", ["curator", "evaluator"])
+def test_a_curator_or_an_evaluator_asks_in_its_own_stream(goal: Goal, role: str) -> None:
+    gate = opened(goal.propose("One"), "--agent-id", f"{role}-1")
+    reader = Reader(goal.writer.client, goal.goal_id)
+    event = reader.entries(Stream(role))[-1][1]
+    assert (event["type"], event["agent"], event["gate"]) == ("gate_opened", f"{role}-1", gate)
+
+
+@pytest.mark.parametrize("role", ["proposer", "executor"])
+def test_a_proposer_or_an_executor_may_not_ask(goal: Goal, role: str) -> None:
+    todo = goal.propose("One")
+    said = opened(todo, "--agent-id", f"{role}-1", code=3)
+    assert "curator or evaluator" in said
+    assert Reader(goal.writer.client, goal.goal_id).open_gates() == []
+
+
+def test_field_case_106_a_decision_on_what_changed_since_it_was_shown_is_refused(
+    goal: Goal,
+) -> None:
+    reader = Reader(goal.writer.client, goal.goal_id)
+    todo = goal.propose("One")
+    gate = opened(todo)
+    digest, old = shown(gate), reader.item(todo)["touched"]
+    seen = ("--agent-id", "proposer-1", "--ref", "attempt:1", "--reason", "seen elsewhere")
+    run("assess", reader.item(todo)["hyp"], "weakens", *seen)
+    said = run("gate", "approve", gate, digest, code=3).stderr
+    assert old in said
+    assert reader.item(todo)["touched"] in said
+    assert decisions(reader) == 0
+    run("gate", "approve", gate, shown(gate))
+
+
+def test_peer_case_118_of_two_who_decide_at_once_one_is_told_who_was_first(goal: Goal) -> None:
+    reader = Reader(goal.writer.client, goal.goal_id)
+    for number, todo in enumerate([goal.propose(f"Idea {number}") for number in range(3)]):
+        gate = opened(todo)
+        digest = shown(gate)
+        both = [
+            subprocess.Popen(
+                [SCRIPT, "gate", *words],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            for words in (("approve", gate, digest), ("reject", gate, "--reason", "no"))
+        ]
+        said = [each.communicate(timeout=30)[1] for each in both]
+        assert sorted(each.returncode for each in both) == [0, 3]
+        (loser,) = [text for text, each in zip(said, both, strict=True) if each.returncode]
+        assert f"{gate} is {reader.gate(gate)['status']} already, by operator:" in loser
+        assert decisions(reader) == number + 1
+
+
+def at_owner_gate(client: object, goal_id: str) -> tuple[Scenario, str]:
+    """Bring one good hypothesis to the owner's gate; gives its gate."""
+    goal = Chaos(client, goal_id, (BEST,), policy={"owner_gate": True})  # type: ignore[arg-type]
+    goal.open()
+    for _ in range(30):
+        for agent_id in EVERYBODY:
+            goal.step(agent_id)
+        if goal.reader.open_gates():
+            break
+    (gate,) = goal.reader.open_gates()
+    return goal, gate
+
+
+@pytest.fixture
+def on_home(
+    server_of_home: str, goal_id: str, monkeypatch: pytest.MonkeyPatch
+) -> tuple[Scenario, str]:
+    """A goal at its owner's gate, on the embedded server of this test's home."""
+    monkeypatch.setenv("LABMATES_GOAL_ID", goal_id)
+    return at_owner_gate(connect(server_of_home), goal_id)
+
+
+def test_field_case_107_an_approval_outlives_a_killed_server_and_lets_the_item_pass_once(
+    on_home: tuple[Scenario, str], store_home: Path
+) -> None:
+    goal, gate = on_home
+    assert not any(goal.step(agent_id) for agent_id in ("evaluator-1", "curator-1"))
+    run("gate", "approve", gate, shown(gate))
+    pid = server_status(store_home).pid
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: not psutil.pid_exists(pid), description="the server is gone")
+    with connect(ensure_server(store_home)) as client:
+        again = Chaos(client, goal.goal_id, (BEST,))
+        mine = {"client", "writer", "reader"}
+        vars(again).update({name: v for name, v in vars(goal).items() if name not in mine})
+        assert again.reader.open_gates() == []
+        again.play()
+        assert again.reader.item("todo_0001")["state"] == "promoted"
+        assert kinds(again.reader, Stream.EVALUATOR).count("gate_opened") == 1
+        assert decisions(again.reader) == 1
+        assert verify(again.reader).exit_code(records_only=True) == 0
+
+
+def test_an_observation_after_the_owners_word_asks_the_owner_again_in_the_same_step(
+    on_home: tuple[Scenario, str],
+) -> None:
+    goal, first = on_home
+    run("gate", "approve", first, shown(first))
+    assess(goal, "proposer-1", "hyp_0001", "weakens")
+    (second,) = goal.reader.open_gates()
+    assert second != first
+    assert not any(goal.step(agent_id) for agent_id in ("evaluator-1", "curator-1"))
+    run("gate", "approve", first, "0" * 8, code=3)
+    run("gate", "approve", second, shown(second))
+    goal.play()
+    assert goal.reader.item("todo_0001")["state"] == "promoted"
+    assert verify(goal.reader).exit_code(records_only=True) == 0
+
+
+def test_a_rejection_ends_the_item_with_the_decision_as_its_evidence(
+    on_home: tuple[Scenario, str],
+) -> None:
+    goal, gate = on_home
+    run("gate", "reject", gate, "--reason", "too much code")
+    decision = goal.reader.entries(Stream.OPERATOR)[-1][1]["rev"]
+    for _ in range(4):
+        for agent_id in ("evaluator-1", "proposer-1"):
+            goal.step(agent_id)
+    assert goal.reader.item("todo_0001")["state"] == "retired"
+    last = [fields for _, fields in goal.reader.entries(Stream.EVALUATOR)][-2:]
+    signed = next(each for each in last if each["type"] == "signed")
+    assert signed["ref"] == decision
+    assert "operator_rejected" in signed["body"]
+    assert verify(goal.reader).exit_code(records_only=True) == 0
