@@ -53,8 +53,8 @@ def test_a_guard_is_reworked_twice_with_its_words_in_the_brief_and_no_change_is_
     until_over(run_lanes(context), context)
 
     state = replayed(context)
-    ended = {state.hypotheses[item.hypothesis_id].title: item for item in state.items.values()
-             if item.kind == "hypothesis"}  # fmt: skip
+    items = [f"todo_{number:04d}" for number in (1, 2, 3)]
+    ended = {title: state.items[todo] for title, todo in zip(CHANGES, items, strict=True)}
     told = [json.loads(line) for line in seen.read_text().splitlines()]
     events = list(context.follower.by_revision.values())
 
