@@ -9,6 +9,7 @@ from pathlib import Path
 
 from contracts import errors
 from contracts.store.acl import USERS, user_name
+from contracts.transitions import GUARDS, TABLE, mermaid
 from tests.architecture.tree import ROOT, listed, parsed, python_files
 from tests.integration.store.test_acl import ATTEMPTS, OWN, STREAMS
 
@@ -83,10 +84,29 @@ def authority_table() -> str:
     return "\n".join(rows)
 
 
+def transitions_table() -> str:
+    """Render the rows of the state machine: from, to, who, what must stand in the call, what holds."""
+    rows = ["| from | to | written by | in the same call | needs |", "|---|---|---|---|---|"]
+    for rule in TABLE:
+        who = ", then ".join(rule.signers) if rule.signers else " or ".join(rule.writers)
+        signed = "signed by " if rule.signers else ""
+        with_it = ", ".join(f"`{each}`" for each in rule.records) or "-"
+        needs = "; ".join(GUARDS[each] for each in rule.guards) or "-"
+        rows.append(f"| `{rule.source}` | `{rule.target}` | {signed}{who} | {with_it} | {needs} |")
+    return "\n".join(rows)
+
+
+def transitions_diagram() -> str:
+    """Render the diagram of the state machine."""
+    return f"```mermaid\n{mermaid()}```"
+
+
 BLOCKS: dict[tuple[str, str], Callable[[], str]] = {
     ("docs/reference/authority.md", "authority"): authority_table,
     ("docs/reference/errors.md", "errors"): errors_table,
     ("docs/reference/glossary.md", "enums"): enums_table,
+    ("docs/reference/state-machine.md", "diagram"): transitions_diagram,
+    ("docs/reference/state-machine.md", "transitions"): transitions_table,
 }
 
 
