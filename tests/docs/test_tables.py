@@ -58,7 +58,8 @@ def test_every_test_of_a_case_is_in_the_table_of_its_kind(file: str) -> None:
 @pytest.mark.parametrize("file", sorted(tables.CASE_FILES))
 def test_every_row_of_a_case_names_a_test_or_says_why_not(file: str) -> None:
     for number, _, state in tables.CASE_ROW.findall(Path(ROOT / file).read_text(encoding="utf-8")):
-        assert re.fullmatch(r"(`test_\w+`(<br>)?)+|not yet|never: \S.{8,}", state), number
+        later = r"not yet: \S.{3,}" if "field" in file else "not yet"
+        assert re.fullmatch(rf"(`test_\w+`(<br>)?)+|{later}|never: \S.{{8,}}", state), number
 
 
 def test_a_row_gets_its_tests_and_loses_those_that_are_gone() -> None:
