@@ -162,7 +162,7 @@ def gate_approve(
     if shown:
         require_current(opened.reader, found, shown)
     else:
-        require_open(found)
+        require_open(opened.reader, found)
         _ask(opened, found, as_json=as_json)
     _decide(opened, found, "approved", reason, as_json=as_json)
 
@@ -183,7 +183,7 @@ def gate_reject(gate_id: str, reason: str, goal_id: str, store: str, *, as_json:
         raise UsageError(message)
     opened = open_goal(goal_id, store=store)
     found = shown_gate(opened.reader, gate_id)
-    require_open(found)
+    require_open(opened.reader, found)
     _decide(opened, found, "rejected", reason, as_json=as_json)
 
 

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from contracts.canonical import canonical, sha256_hex
@@ -85,7 +86,7 @@ def require_current(reader: Reader, gate: ShownGate, shown: str) -> None:
         UsageError: `shown` is no hash.
         RefusedError: The gate is decided, or it has changed since it was shown.
     """
-    require_open(gate)
+    require_open(reader, gate)
     if len(shown) < HASH_LENGTH or any(char not in "0123456789abcdef" for char in shown.lower()):
         message = f"this is no hash of a gate: {shown!r}"
         mend = [["labmates", "gate", "show", gate.gate_id]]
@@ -94,8 +95,8 @@ def require_current(reader: Reader, gate: ShownGate, shown: str) -> None:
         raise changed(gate, shown, _revision_of(reader, gate, shown.lower()[:HASH_LENGTH]))
 
 
-def require_open(gate: ShownGate) -> None:
-    """Refuse a second decision.
+def require_open(reader: Reader, gate: ShownGate) -> None:
+    """Refuse a second decision; the refusal says who was first, and when by the store's clock.
 
     Raises:
         RefusedError: The gate is decided already.
@@ -104,8 +105,23 @@ def require_open(gate: ShownGate) -> None:
         return
     status, by = gate.fields.get("status", ""), gate.fields.get("by", "")
     message = f"{gate.gate_id} is {status} already, by {by}"
-    mend = [["labmates", "gate", "list"]]
-    raise RefusedError(message, reason="already_decided", missing="an open gate", mend=mend)
+    raise RefusedError(
+        message,
+        reason="already_decided",
+        missing="an open gate",
+        facts=_decided(reader, gate.gate_id),
+        mend=[["labmates", "gate", "list"]],
+    )
+
+
+def _decided(reader: Reader, gate_id: str) -> dict[str, str]:
+    """Give when a gate was decided, from the event: its entry id begins with the store's time."""
+    for entry_id, fields in reader.entries(Stream.OPERATOR):
+        if fields.get("type") == "gate_decided" and fields.get("gate") == gate_id:
+            at = datetime.fromtimestamp(int(entry_id.partition("-")[0]) / 1000, tz=UTC)
+            when = at.astimezone().isoformat(" ", timespec="seconds")
+            return {"decided": f"rev {fields.get('rev', '')}, {when}"}
+    return {}
 
 
 def overtaken(reader: Reader, gate: ShownGate, refused: RefusedError) -> RefusedError:
@@ -115,7 +131,7 @@ def overtaken(reader: Reader, gate: ShownGate, refused: RefusedError) -> Refused
         RefusedError: It was decided.
     """
     again = shown_gate(reader, gate.gate_id)
-    require_open(again)
+    require_open(reader, again)
     return refused if again.hash == gate.hash else changed(again, gate.hash, str(gate.touched))
 
 

@@ -3,10 +3,15 @@
 from collections.abc import Callable
 
 import pytest
+import redis
 
+from contracts.store import keys
+from contracts.store.writer import Writer
+from contracts.words import Role, State
 from tests.peers import add_idea, assess, review
 from tests.property.play import Make, Play
-from tests.scenario import PLANS
+from tests.property.test_guards_match_store import TODO, World, tell_store
+from tests.scenario import PLANS, Scenario, body
 
 Event = Callable[[Play, str], object]
 
@@ -131,3 +136,44 @@ def test_a_review_of_what_has_ended_touches_no_signature_of_another(make: Make) 
     play.goes("proposer-1", "repropose_or_retire")
     review(play.play, "curator-1", play.reader.item(other(todo))["hyp"])
     assert stands(play, todo)
+
+
+@pytest.mark.parametrize("accepted", [True, False], ids=["approved", "rejected"])
+def test_a_decision_alone_voids_what_was_signed_before_it(make: Make, *, accepted: bool) -> None:
+    play, todo = signed(make)
+    name = keys.item(play.goal_id, todo)
+    before = {k: v for k, v in play.reader.item(todo).items() if k.startswith("signed_")}
+    play.gate(todo, "merge")
+    # The gate has voided it already: it is put back, as if made under the gate.
+    made = {**before, "signed_touched": play.reader.item(todo)["touched"]}
+    play.client.hset(name, mapping=made)  # type: ignore[arg-type]
+    assert stands(play, todo)
+    play.decide("gate_0001", accepted=accepted)
+    assert not stands(play, todo)
+    assert not play.reader.item(todo).get("signed_to")
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "role"),
+    [
+        (State.ATTEMPT_RUNNING, State.EVIDENCE_RECORDED, Role.EXECUTOR),
+        (State.EVIDENCE_RECORDED, State.EVALUATED, Role.EVALUATOR),
+    ],
+    ids=["evidence", "an evaluation"],
+)
+def test_new_evidence_and_a_new_evaluation_void_what_was_signed_before_them(
+    redis_client: redis.Redis, goal_id: str, source: State, target: State, role: Role
+) -> None:
+    Scenario(redis_client, goal_id).open()
+    held = tell_store(redis_client, goal_id, World(source, target, role, frozenset()))
+    name = keys.item(goal_id, TODO)
+    made = {"signed_to": "retired", "signed_role": "evaluator", "signed_by": "agent-0"}
+    made |= {"signed_rev": "13", "signed_touched": "6", "touched": "6", "decided_rev": "6"}
+    redis_client.hset(name, mapping=made)  # type: ignore[arg-type]
+    kind = "evidence_recorded" if role == Role.EXECUTOR else "evaluation_recorded"
+    records = [(kind, body(x=1))]
+    Writer(redis_client, goal_id).advance(held, target, records=records, commit="c")
+    left = redis_client.hgetall(name)
+    assert left["state"] == target
+    assert left["touched"] != "6"
+    assert not {k: v for k, v in left.items() if v and k in made and k != "touched"}

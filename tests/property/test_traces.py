@@ -413,3 +413,23 @@ def test_a_second_try_that_changes_nothing_is_the_last(make: Make) -> None:
     for _ in range(2):
         play.goes("executor-1", "select", GOOD, unchanged)
     play.take("proposer-1", "repropose_or_retire")
+
+
+def test_an_evaluators_failing_machine_is_counted_apart_and_then_asks_a_person(make: Make) -> None:
+    play = make()
+    todo = play.evidence()
+    for number in range(1, 4):
+        assert play.reader.open_gates() == []
+        play.take("evaluator-1", "evaluate", todo)
+        play.release("evaluator-1", "evaluation_failed")
+        play.compare()
+        item = play.reader.item(todo)
+        assert (item["state"], item["lapses"]) == ("evidence_recorded", str(number))
+        assert item.get("retries", "") in {"", "0"}
+    (gate,) = play.reader.open_gates()
+    assert play.reader.gate(gate)["kind"] == "poison"
+    assert play.reason("evaluator-1") == "blocked_by_gate"
+    play.decide(gate, accepted=True)
+    play.compare()
+    play.goes("evaluator-1", "evaluate", GOOD, GOOD)
+    assert play.state(todo) == "supported"

@@ -4,11 +4,13 @@ import json
 import os
 import signal
 import subprocess
+from datetime import UTC, datetime
 from pathlib import Path
 
 import psutil
 import pytest
 
+from contracts.errors import RefusedError
 from contracts.store.connect import connect
 from contracts.store.embedded import ensure_server, server_status
 from contracts.store.reader import Reader
@@ -42,6 +44,12 @@ def kinds(reader: Reader, stream: Stream) -> list[str]:
     return [fields["type"] for _, fields in reader.entries(stream)]
 
 
+def local_second(entry_id: str) -> str:
+    """Give the store's time of an event as a person reads it."""
+    at = datetime.fromtimestamp(int(entry_id.partition("-")[0]) // 1000, tz=UTC)
+    return at.astimezone().isoformat(" ")
+
+
 def decisions(reader: Reader) -> int:
     """Count what persons decided."""
     return kinds(reader, Stream.OPERATOR).count("gate_decided")
@@ -61,6 +69,24 @@ def test_a_proposer_or_an_executor_may_not_ask(goal: Goal, role: str) -> None:
     said = opened(todo, "--agent-id", f"{role}-1", code=3)
     assert "curator or evaluator" in said
     assert Reader(goal.writer.client, goal.goal_id).open_gates() == []
+
+
+@pytest.mark.parametrize("role", ["curator", "proposer", "executor", "evaluator"])
+def test_no_agent_of_a_role_decides_in_its_own_name(goal: Goal, role: str) -> None:
+    gate = opened(goal.propose("One"))
+    reader = Reader(goal.writer.client, goal.goal_id)
+    touched, before = int(reader.item("todo_0001")["touched"]), reader.goal()["rev"]
+    for name in (f"{role}-1", f"operator:{role}-1"):
+        if name.startswith("operator:"):  # an agent that took a person's name is still an agent
+            goal.writer.register(operator="operator:test", agent_id=name, roles=[role], body="{}")
+            before = reader.goal()["rev"]
+        with pytest.raises(RefusedError) as refused:
+            goal.writer.decide_gate(
+                operator=name, gate_id=gate, verdict="approved", touched=touched, body="{}"
+            )
+        assert refused.value.reason == "not_operator"
+    assert (reader.gate(gate)["status"], reader.goal()["rev"]) == ("open", before)
+    assert decisions(reader) == 0
 
 
 def test_field_case_106_a_decision_on_what_changed_since_it_was_shown_is_refused(
@@ -96,7 +122,10 @@ def test_peer_case_118_of_two_who_decide_at_once_one_is_told_who_was_first(goal:
         ]
         said = [each.communicate(timeout=30)[1] for each in both]
         assert sorted(each.returncode for each in both) == [0, 3]
+        (event,) = [e for e in reader.entries(Stream.OPERATOR) if e[1].get("gate") == gate][1:]
         (loser,) = [text for text, each in zip(said, both, strict=True) if each.returncode]
+        told = " ".join(loser.split())
+        assert f"decided rev {event[1]['rev']}, {local_second(event[0])}" in told
         assert f"{gate} is {reader.gate(gate)['status']} already, by operator:" in loser
         assert decisions(reader) == number + 1
 
