@@ -269,7 +269,7 @@ class TodoAdded(Event):
 
     type: Literal["todo_added"]
     kind: str
-    text: str = Field(default="", max_length=8000)
+    text: str = Field(default="", max_length=records.TEXT_LIMIT)
     idea: records.Idea | None = None
 
 

@@ -320,6 +320,10 @@ class PeerReview(Record):
     independent: bool | None = None
 
 
+TEXT_LIMIT = 8000
+"""Characters of a person's idea."""
+
+
 class Idea(Record):
     """What the proposer needs to turn a person's idea into a hypothesis."""
 

@@ -203,6 +203,9 @@ def gate_open(
       labmates gate open todo_0012 --kind owner --reason "May this touch the public API?"
       labmates gate open todo_0012 --kind merge --reason "..." --agent-id curator-1
     """  # noqa: D301 - click's mark for lines that stay as they are
+    if not reason.strip():
+        message = "a gate needs a question"
+        raise UsageError(message)
     opened = open_goal(goal_id, store=store)
     yes, no = _FOLLOWS.get(
         GateKind(kind), ("the item goes on", "it is retired with your reason as evidence")

@@ -134,6 +134,9 @@ def assess(
       labmates assess hyp_0004 weakens --ref attempt:7 --reason "slower on odd sizes" \\
         --agent-id proposer-1
     """  # noqa: D301 - click's mark for lines that stay as they are
+    if not reason.strip():
+        message = "an assessment needs a reason"
+        raise UsageError(message)
     who = require_agent(agent_id)
     opened = open_goal(goal_id, store=store)
     revision, fresh = opened.writer.assess(

@@ -4,12 +4,13 @@ import sys
 from typing import Any
 
 import click
+from pydantic import ValidationError
 
 from contracts.canonical import canonical, text_digest
 from contracts.errors import RefusedError, UsageError
 from contracts.events import TodoAdded, parse_entry
 from contracts.goals import open_reader
-from contracts.records import Idea
+from contracts.records import TEXT_LIMIT, Idea
 from contracts.store.reader import Reader
 from contracts.text import facts, inert, table
 from contracts.words import Stream
@@ -62,6 +63,9 @@ def todo_add(
     if not text.strip():
         message = "an idea needs words"
         raise UsageError(message)
+    if len(text) > TEXT_LIMIT:
+        message = f"an idea has at most {TEXT_LIMIT} characters, this one has {len(text)}"
+        raise UsageError(message)
     opened = open_goal(goal_id, store=store)
     used = driver or contract_of(opened.reader).strategy.driver
     if used not in DRIVERS:
@@ -70,12 +74,24 @@ def todo_add(
     if used in _NEED_CHANGE and not change:
         message = f"the driver {used!r} needs a prepared change"
         raise UsageError(message, hint="Give --change FOLDER, or another --driver.")
-    idea = Idea(
-        title=(title or short_title(text))[:48],
-        mechanism_family=family,
-        driver=used,
-        change_ref=change or None,
-    )
+    if change.startswith("/") or ".." in change.split("/"):
+        message = f"{change!r} is no folder of the prepared changes"
+        raise UsageError(message, hint="Give the name of one, as the queue does.")
+    try:
+        idea = Idea(
+            title=(title or short_title(text))[:48],
+            mechanism_family=family,
+            driver=used,
+            change_ref=change or None,
+        )
+        text.encode()
+    except UnicodeEncodeError:
+        message = "the text is no UTF-8"
+        raise UsageError(message) from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        message = f"{first['loc'][0]} cannot be taken: {first['msg']}"
+        raise UsageError(message) from None
     body = {"kind": "idea", "text": text, "idea": idea.to_json_dict()}
     try:
         name = opened.writer.add_todo(

@@ -158,9 +158,10 @@ class Lanes:
         return [agent for (agent, _), lane in self._running.items() if lane.ended == GAVE_UP]
 
     def failed(self) -> list[tuple[str, int]]:
-        """List the lanes that ended with an error, with their exit codes."""
-        return [
+        """List the lanes that ended with an error, with their exit codes; own errors before signals."""
+        found = [
             (agent, lane.ended)
             for (agent, _), lane in self._running.items()
-            if lane.ended not in {None, 0, GAVE_UP}
+            if lane.ended is not None and lane.ended not in {0, GAVE_UP}
         ]
+        return sorted(found, key=lambda each: each[1] < 0)

@@ -239,6 +239,38 @@ def test_an_item_moves_by_two_signatures_exactly_where_the_table_says(
                 assert bench.item("version") == ("4" if order else "3")
 
 
+def test_a_hypothesis_comes_only_from_a_proposer_and_out_of_what_was_contradicted(
+    bench: Bench,
+) -> None:
+    def propose(held: Held, _target: str) -> None:
+        bench.writer.propose(
+            held,
+            body=body(x=1),
+            text_digest=f"text of {held.role}",
+            rank=1.0,
+            rank_reason="",
+            title="",
+            family="",
+            cursor="",
+            signature=bench.seen(),
+        )
+
+    bench.client.hset(keys.goal(bench.goal_id), "hypothesis_count", "1")  # the laid one
+    of_items = [state for state in STATES if state != "contract_ready"]
+    for source, role in itertools.product(of_items, ROLES):
+        held = bench.lay(world_for(source, "hypothesis_proposed", role))
+        if (source, role) == ("contradicted", P):
+            propose(held, "hypothesis_proposed")
+            assert bench.state() == "contradicted"
+            continue
+        before = dump(bench.client, bench.goal_id)
+        with pytest.raises(RefusedError) as caught:
+            propose(held, "hypothesis_proposed")
+        assert dump(bench.client, bench.goal_id) == before
+        at_quota = "foreign_record" if source == "frontier_selected" else "no_such_transition"
+        assert caught.value.reason == ("not_writer" if role != P else at_quota)
+
+
 @pytest.mark.parametrize("move", sorted(ROWS), ids="-".join)
 def test_a_row_without_one_of_its_records_or_with_a_foreign_one_is_refused(
     bench: Bench, move: tuple[str, str]

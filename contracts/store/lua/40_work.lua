@@ -119,6 +119,9 @@ end
 
 local function propose(c, a)
   local i = held(c, a)
+  if i.v.claim_role ~= 'proposer' then
+    refuse('not_writer', 'the role proposer', facts(c, i))
+  end
   local child
   if SOURCES[i.v.kind] then
     check_rule(c, i, a, 'move:contract_ready>hypothesis_proposed')
@@ -186,6 +189,9 @@ local OWNER = '{"gate":{"after_no":"the hypothesis is retired with your reason a
 
 local function settle_cost(c, i, a)
   local cost = tonumber(a.cost or '0') or 0
+  if not (cost >= 0 and cost < 2 ^ 53 and cost % 1 == 0) then
+    refuse('bad_cost', 'whole millionths of a dollar', facts(c, i))
+  end
   if cost > 0 and i.v.spent_attempt ~= i.v.attempt then
     set(i, 'spent_attempt', i.v.attempt)
     add(c.goal, 'cost', cost)
@@ -311,6 +317,9 @@ end
 local function record(c, a)
   local i = held(c, a)
   local list = records_of(a)
+  if #list ~= 1 then
+    refuse('missing_record', 'one record', facts(c, i))
+  end
   local kind, body = list[1].kind, list[1].body
   local role = i.v.claim_role
   if role ~= 'evaluator' then

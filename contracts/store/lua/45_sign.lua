@@ -48,7 +48,8 @@ local function sign(c, a)
         refuse('not_writer', 'the role evaluator', facts(c, i))
       end
       set(i, 'decided_rev', emit(c, role, 'decided', base, each.body))
-      local found = cjson.decode(each.body).decision
+      local ok, found = pcall(cjson.decode, each.body)
+      found = ok and type(found) == 'table' and found.decision
       local value = type(found) == 'table' and tonumber(found.value)
       set(i, 'decided_value', value and string.format('%.17g', value) or '')
     end

@@ -130,6 +130,23 @@ def test_peer_case_118_of_two_who_decide_at_once_one_is_told_who_was_first(goal:
         assert decisions(reader) == number + 1
 
 
+def test_a_gated_item_keeps_its_state_and_the_second_approval_is_refused(goal: Goal) -> None:
+    reader = Reader(goal.writer.client, goal.goal_id)
+    todo = goal.propose("One")
+    assert reader.should_run("executor-1")["should_run"] == "1"
+    state = reader.item(todo)["state"]
+    gate = opened(todo)
+    assert reader.should_run("executor-1")["open_gate"] == gate
+    assert reader.should_run("executor-1")["should_run"] == "0"
+    assert reader.item(todo)["state"] == state
+    digest = shown(gate)
+    run("gate", "approve", gate, digest)
+    said = run("gate", "approve", gate, digest, code=3).stderr
+    assert f"{gate} is approved already, by operator:" in said
+    assert decisions(reader) == 1
+    assert goal.claimed("executor-1").todo_id == todo
+
+
 def at_owner_gate(client: object, goal_id: str) -> tuple[Scenario, str]:
     """Bring one good hypothesis to the owner's gate; gives its gate."""
     goal = Chaos(client, goal_id, (BEST,), policy={"owner_gate": True})  # type: ignore[arg-type]

@@ -115,6 +115,18 @@ def test_an_idea_is_added_once_listed_shown_and_taken_up(goal: Scenario) -> None
     run("todo", "add", "  ", code=2)
     run("todo", "add", TEXT, "--driver", "magic", code=2)
     run("todo", "add", TEXT, "--driver", "files", code=2)  # which needs a prepared change
+    before = goal.reader.goal()["rev"]
+    for words in (
+        ("w" * 8001, "--change", "two"),
+        ("bad \udcff byte", "--change", "two"),
+        (TEXT, "--family", "f" * 61, "--change", "two"),
+        (TEXT, "--change", "../two"),
+    ):
+        run("todo", "add", *words, "--driver", "files", code=2)
+    run("assess", "hyp_0001", "weakens", "--reason", " ", "--ref", "attempt:1",
+        "--agent-id", "proposer-1", code=2)  # fmt: skip
+    run("gate", "open", "todo_0001", "--kind", "owner", "--reason", "", code=2)
+    assert goal.reader.goal()["rev"] == before
     asked = ("todo", "add", TEXT, "--title", "two passes", "--driver", "files", "--change", "two")
     assert document(*asked) == {
         "added": True,

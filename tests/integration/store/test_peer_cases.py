@@ -38,7 +38,8 @@ def test_peer_case_111_a_second_decider_planted_in_the_log_is_named_and_counts_f
         "reason": "no_follow_up",
         "to_state": "retired",
     }
-    decision = {"evidence_revision": 1, "outcome": "retired", "reason": "no_follow_up"}
+    decision = {name: signature[name] for name in ("evidence_revision", "reason")}
+    decision["outcome"] = "retired"
     signed = kind == "signed"
     entry_id = forge(
         goal,
@@ -51,9 +52,8 @@ def test_peer_case_111_a_second_decider_planted_in_the_log_is_named_and_counts_f
             "agent": "curator-3" if signed else "evaluator-1",
             "todo": "todo_0001",
             "hyp": "hyp_0001",
-            "from": "promoted",
-            "to": "retired",
-            "version": str(int(item["version"]) + 1),
+            **({"from": "promoted", "to": "retired"} if signed else {}),
+            "version": str(int(item["version"]) + signed),
             "fence": item["fence"],
             "body": body(signature=signature) if signed else body(decision=decision),
         },
@@ -61,6 +61,7 @@ def test_peer_case_111_a_second_decider_planted_in_the_log_is_named_and_counts_f
     checked = verify(goal.reader)
     assert checked.exit_code() == 6
     assert {each.entry_id for each in checked.violations} == {entry_id}
+    assert "todo_0001 is claimed by nobody" in {each.what for each in checked.violations}
     after = document(replay_goal(goal.reader).state)
     assert (after["nodes"], after["edges"]) == (before["nodes"], before["edges"])
     assert standing(goal, "hyp_0001")[0] == "confirmed"
