@@ -321,7 +321,7 @@ class PeerReview(Record):
 
 
 TEXT_LIMIT = 8000
-"""Characters of a person's idea."""
+"""The most characters of a person's idea."""
 
 
 class Idea(Record):

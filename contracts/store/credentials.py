@@ -1,8 +1,8 @@
 """Passwords of the ACL users, kept on this machine: a folder a store, a file a user.
 
 `labmates-ROLE` holds the password, `labmates-ROLE.url` the address with it, ready for
-`LABMATES_STORE_URL`; both have mode 600. The folder appears whole or not at all, so that processes which start at once
-agree on the passwords.
+`LABMATES_STORE_URL`; both have mode 600. The folder appears whole or not at all, so that processes
+which start at once agree on the passwords.
 """
 
 import hashlib

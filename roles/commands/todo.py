@@ -66,6 +66,11 @@ def todo_add(
     if len(text) > TEXT_LIMIT:
         message = f"an idea has at most {TEXT_LIMIT} characters, this one has {len(text)}"
         raise UsageError(message)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        message = "the text is no UTF-8"
+        raise UsageError(message) from None
     opened = open_goal(goal_id, store=store)
     used = driver or contract_of(opened.reader).strategy.driver
     if used not in DRIVERS:
@@ -84,10 +89,6 @@ def todo_add(
             driver=used,
             change_ref=change or None,
         )
-        text.encode()
-    except UnicodeEncodeError:
-        message = "the text is no UTF-8"
-        raise UsageError(message) from None
     except ValidationError as error:
         first = error.errors()[0]
         message = f"{first['loc'][0]} cannot be taken: {first['msg']}"

@@ -166,11 +166,12 @@ def test_a_safe_command_of_the_docs_runs(command: str, tmp_path: Path) -> None:
     shown = {line for path in documents() for line in console_lines(read(path))}
     spans = " ".join(read(path) for path in documents())
     assert command in shown or f"`{command}`" in spans
-    done = subprocess.run(
-        command.split(), cwd=tmp_path, env=environment(tmp_path), capture_output=True, check=False
-    )
+    env = environment(tmp_path)
+    done = subprocess.run(command.split(), cwd=tmp_path, env=env, capture_output=True, check=False)
+    stopped = subprocess.run(["labmates", "store", "stop"], cwd=tmp_path, env=env, check=False)
     assert done.returncode == 0, done.stderr.decode()
     assert done.stdout
+    assert stopped.returncode == 0
 
 
 @pytest.mark.parametrize(("answer", "claims"), [(0, True), (1, False), (4, False)])

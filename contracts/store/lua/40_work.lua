@@ -76,6 +76,9 @@ local function check_rule(c, i, a, name)
       refuse(guard, GUARD_TEXT[guard], more)
     end
   end
+  if #rule.signers == 0 and not contains(rule.writers, i.v.claim_role) then
+    refuse('not_writer', 'the role ' .. rule.writers[1], more)
+  end
   return rule
 end
 
@@ -119,9 +122,6 @@ end
 
 local function propose(c, a)
   local i = held(c, a)
-  if i.v.claim_role ~= 'proposer' then
-    refuse('not_writer', 'the role proposer', facts(c, i))
-  end
   local child
   if SOURCES[i.v.kind] then
     check_rule(c, i, a, 'move:contract_ready>hypothesis_proposed')
@@ -243,9 +243,6 @@ local function advance(c, a)
   check_item(c, i, a)
   local from, to, role = i.v.state, a.to, i.v.claim_role
   local rule = check_rule(c, i, a, 'move:' .. from .. '>' .. to)
-  if not contains(rule.writers, role) then
-    refuse('not_writer', 'the role ' .. (rule.writers[1] or 'none'), facts(c, i))
-  end
   if contains(rule.records, 'hypothesis_added') then -- the item asked about stays where it is
     refuse('by_proposal', 'a proposal, which makes an item of its own', facts(c, i))
   end
