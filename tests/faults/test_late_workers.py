@@ -156,6 +156,7 @@ def test_field_case_1_a_long_step_is_renewed_and_nobody_runs_it_again(
     lane.start_lease(0.3)
     thread = threading.Thread(target=step, args=(lane,))
     thread.start()
+    wait_until((tmp_path / "count").exists, description="the attempt runs")
     ends: set[int] = set()
 
     def renewed() -> bool:
