@@ -28,14 +28,6 @@ local WAKE_LENGTH = 64
 -- A caller's processes share these; a call is sent again for 8 s at most, so none is pushed out then.
 local OPS_KEPT = 128
 
-local function kv(args)
-  local t = {}
-  for n = 1, #args, 2 do
-    t[args[n]] = args[n + 1]
-  end
-  return t
-end
-
 local function int(n)
   return string.format('%.0f', n)
 end
@@ -47,6 +39,43 @@ local function refuse(code, missing, more)
     answer[#answer + 1] = v
   end
   error({refused = answer})
+end
+
+-- Every sequence of more than one byte that UTF-8 allows; one that is none would stop each reader.
+local SEQUENCES = {'[\194-\223][\128-\191]', '\224[\160-\191][\128-\191]',
+  '[\225-\236\238\239][\128-\191][\128-\191]', '\237[\128-\159][\128-\191]',
+  '\240[\144-\191][\128-\191][\128-\191]', '[\241-\243][\128-\191][\128-\191][\128-\191]',
+  '\244[\128-\143][\128-\191][\128-\191]'}
+
+local function is_text(value)
+  for _, sequence in ipairs(SEQUENCES) do
+    if not string.find(value, '[\128-\255]') then
+      return true
+    end
+    value = string.gsub(value, sequence, '')
+  end
+  return not string.find(value, '[\128-\255]')
+end
+
+local function kv(flat)
+  local t = {}
+  for n = 1, #flat, 2 do
+    t[flat[n]] = flat[n + 1]
+  end
+  return t
+end
+
+-- The arguments by name; one that may be left out reads as nil.
+local function arguments(args)
+  if #args % 2 == 1 then
+    refuse('bad_argument', 'a value of ' .. args[#args])
+  end
+  for n = 1, #args do
+    if not is_text(args[n]) then
+      refuse('bad_text', 'UTF-8 as ' .. (n % 2 == 0 and args[n - 1] or 'the name of an argument'))
+    end
+  end
+  return kv(args)
 end
 
 local function now_ms()
@@ -159,241 +188,5 @@ end
 local function wake_all(c)
   for _, role in ipairs({'curator', 'proposer', 'executor', 'evaluator'}) do
     wake(c, role)
-  end
-end
-
--- An event gets the next revision of the goal at once, its place in the chain at the commit. What
--- a body says is not the store's to judge, but a body that is no JSON object would stay for ever.
-local function emit(c, stream, kind, fields, body)
-  if body then
-    local ok, value = pcall(cjson.decode, body)
-    if not ok or type(value) ~= 'table' or string.sub(body, 1, 1) ~= '{' then
-      refuse('bad_body', 'a JSON object as the body of ' .. kind)
-    end
-  end
-  local rev = num(c.goal, 'rev') + 1
-  set(c.goal, 'rev', rev)
-  local flat = {'type', kind, 'rev', int(rev), 'at', int(c.now)}
-  for _, name in ipairs({'writer', 'role', 'agent', 'inc', 'todo', 'hyp', 'attempt', 'from', 'to',
-    'version', 'fence', 'ref', 'action', 'reason', 'gate', 'gaterev', 'until'}) do
-    local value = fields[name]
-    if value and value ~= '' then
-      flat[#flat + 1] = name
-      flat[#flat + 1] = type(value) == 'number' and int(value) or value
-    end
-  end
-  flat[#flat + 1] = 'body'
-  flat[#flat + 1] = body or '{}'
-  c.events[#c.events + 1] = {stream = stream, fields = flat}
-  return rev
-end
-
-local function chained(previous, seq, fields)
-  local all = {}
-  for n = 1, #fields do
-    all[n] = fields[n]
-  end
-  all[#all + 1] = 'seq'
-  all[#all + 1] = seq
-  local parts = {previous}
-  for n = 1, #all, 2 do
-    parts[#parts + 1] = int(#all[n]) .. ':' .. all[n] .. '=' .. int(#all[n + 1]) .. ':' .. all[n + 1]
-  end
-  all[#all + 1] = 'digest'
-  all[#all + 1] = redis.sha1hex(table.concat(parts, '|'))
-  return all
-end
-
-local function expect_type(key, kind)
-  local found = redis.call('TYPE', key)
-  found = type(found) == 'table' and found.ok or found
-  if found ~= kind and found ~= 'none' then
-    error({refused = {'refused', 'wrong_type', key .. ' is a ' .. found .. ', not a ' .. kind}})
-  end
-end
-
-local function has_moved(c)
-  for _, z in pairs(c.zsets) do
-    if next(z) then
-      return true
-    end
-  end
-  return false
-end
-
--- Keep an operation's answer in the next slot of its caller's ring.
-local function remember(op)
-  local slot = int((tonumber(redis.call('HGET', op.key, 'next') or '0') or 0) % OPS_KEPT)
-  local pushed_out = redis.call('HGET', op.key, 'slot:' .. slot)
-  if pushed_out then
-    redis.call('HDEL', op.key, 'op:' .. pushed_out)
-  end
-  redis.call('HSET', op.key, 'op:' .. op.id, op.answer, 'slot:' .. slot, op.id, 'next', int(slot + 1))
-end
-
--- The caller's rights were judged on the keys it declared; a call appends to no other stream.
-local function expect_stream(c, stream)
-  local key = c.p .. ':events:' .. stream
-  if not c.declared[key] then
-    error({refused = {'refused', 'undeclared_key', 'the key ' .. key .. ' among those declared'}})
-  end
-  expect_type(key, 'stream')
-end
-
-local function commit(c)
-  local changed = {}
-  for key, h in pairs(c.hashes) do
-    local put, drop = {}, {}
-    for field, value in pairs(h.v) do
-      if value ~= '' and h.old[field] ~= value then
-        put[#put + 1] = field
-        put[#put + 1] = value
-      elseif value == '' and h.old[field] then
-        drop[#drop + 1] = field
-      end
-    end
-    if #put > 0 or #drop > 0 then
-      expect_type(key, 'hash')
-      changed[#changed + 1] = {key = key, put = put, drop = drop}
-    end
-  end
-  for key, z in pairs(c.zsets) do
-    if next(z) then
-      expect_type(key, 'zset')
-    end
-  end
-  for role in pairs(c.wakes) do
-    expect_type(c.p .. ':wake:' .. role, 'list')
-  end
-  -- A call that changed nothing needs no memory: run again, it does no harm.
-  local remembers = c.op and (#changed > 0 or #c.events > 0 or has_moved(c))
-  if remembers then
-    expect_type(c.op.key, 'hash')
-  end
-  local heads = {}
-  if #c.events > 0 then
-    expect_type(c.p .. ':heads', 'hash')
-    for _, ev in ipairs(c.events) do
-      expect_stream(c, ev.stream)
-      if not heads[ev.stream] then
-        local head = redis.call('HGET', c.p .. ':heads', ev.stream) or ('0 ' .. c.name .. ':' .. ev.stream)
-        local seq, digest = string.match(head, '^(%d+) (.+)$')
-        heads[ev.stream] = {seq = tonumber(seq), digest = digest}
-      end
-    end
-  end
-  -- From here on only writes, and none of them can fail on what was checked above.
-  for _, ev in ipairs(c.events) do
-    local head = heads[ev.stream]
-    head.seq = head.seq + 1
-    local fields = chained(head.digest, int(head.seq), ev.fields)
-    head.digest = fields[#fields]
-    redis.call('XADD', c.p .. ':events:' .. ev.stream, '*', unpack(fields))
-    redis.call('HSET', c.p .. ':heads', ev.stream, int(head.seq) .. ' ' .. head.digest)
-  end
-  for _, h in ipairs(changed) do
-    if #h.put > 0 then
-      redis.call('HSET', h.key, unpack(h.put))
-    end
-    if #h.drop > 0 then
-      redis.call('HDEL', h.key, unpack(h.drop))
-    end
-  end
-  for key, z in pairs(c.zsets) do
-    for member, score in pairs(z) do
-      if score then
-        redis.call('ZADD', key, score, member)
-      else
-        redis.call('ZREM', key, member)
-      end
-    end
-  end
-  for _, agent in ipairs(c.new_agents) do
-    redis.call('SADD', c.p .. ':agents', agent)
-  end
-  for role, n in pairs(c.wakes) do
-    local key = c.p .. ':wake:' .. role
-    for _ = 1, math.min(n, WAKE_LENGTH) do
-      redis.call('RPUSH', key, '1')
-    end
-    redis.call('LTRIM', key, -WAKE_LENGTH, -1)
-  end
-  if remembers then
-    remember(c.op)
-  end
-end
-
--- KEYS: the goal's hash first; then, in any order, the agent, the item, and each stream that the call
--- may append to. The item that a claim picks, ready sets, leases and wake lists are known here
--- alone; they carry the same hash tag.
-local function open(keys)
-  local prefix = string.match(keys[1] or '', '^(.*}):goal$')
-  if not prefix then
-    return nil
-  end
-  local declared = {}
-  for _, key in ipairs(keys) do
-    declared[key] = true
-  end
-  local c = {p = prefix, declared = declared, name = string.sub(prefix, 2, -2), now = now_ms(), hashes = {}, zsets = {},
-    events = {}, wakes = {}, new_agents = {}}
-  c.goal = hash(c, prefix .. ':goal')
-  return c
-end
-
-local NO_GOAL = {'refused', 'undeclared_key', 'the hash of a goal as the first key'}
-
--- A goal that was restored is another incarnation: what a worker knows of the old one is void.
-local function check_store(c, a)
-  if a.store and a.store ~= '' and c.goal.exists and a.store ~= c.goal.v.store then
-    refuse('store_changed', 'the store as it is since it was restored')
-  end
-end
-
--- Gives what `fn` answers, or its refusal; any other error goes on.
-local function attempt(fn)
-  local ok, answer = pcall(fn)
-  if ok then
-    return answer
-  elseif type(answer) == 'table' and answer.refused then
-    return answer.refused
-  end
-  error(answer)
-end
-
--- Runs `fn(c, a)`; commits what it changed, once per operation id. A caller that says which library
--- it knows is served by that one only: it may have been replaced while the caller runs.
-local function writing(fn)
-  return function(keys, args)
-    local a = kv(args)
-    if a.lib and a.lib ~= LIBRARY_DIGEST then
-      return {'refused', 'other_library', LIBRARY_DIGEST}
-    end
-    local c = open(keys)
-    if not c then
-      return NO_GOAL
-    end
-    local key, id = c.p .. ':ops:' .. (a.agent or ''), a.op or ''
-    local known = id ~= '' and redis.call('HGET', key, 'op:' .. id)
-    if known then
-      return cjson.decode(known)
-    end
-    local answer = attempt(function()
-      check_store(c, a)
-      local found = fn(c, a)
-      if id ~= '' then
-        c.op = {key = key, id = id, answer = cjson.encode(found)}
-      end
-      commit(c)
-      return found
-    end)
-    return answer
-  end
-end
-
-local function reading(fn)
-  return function(keys, args)
-    local c = open(keys)
-    return c and attempt(function() return fn(c, kv(args)) end) or NO_GOAL
   end
 end

@@ -45,8 +45,11 @@ end
 
 local function records_of(a)
   local list, kinds = {}, {}
-  for n = 1, tonumber(a.records or '0') do
+  for n = 1, tonumber(a.records or '0') or 0 do
     list[n] = {kind = a['type' .. n], body = a['body' .. n]}
+    if not list[n].kind or not list[n].body then
+      refuse('missing_record', 'the type and the body of record ' .. int(n))
+    end
     kinds[list[n].kind] = true
   end
   return list, kinds
@@ -94,7 +97,20 @@ end
 
 -- Proposals ------------------------------------------------------------------------------------
 
+-- The rank as the records have it: a finite number, spelled as Python spells one.
+local function rank_of(a)
+  local ok, body = pcall(cjson.decode, a.body1 or '')
+  local found = ok and type(body) == 'table' and body.hypothesis
+  local rank = tonumber(a.rank or '')
+  if not rank or math.abs(rank) == math.huge or rank ~= rank or type(found) ~= 'table'
+    or tonumber(found.frontier_rank) ~= rank then
+    refuse('bad_rank', 'the rank that the hypothesis names, a finite number')
+  end
+  return string.format('%.17g', rank)
+end
+
 local function add_hypothesis(c, a, source)
+  local rank = rank_of(a)
   local texts = hash(c, c.p .. ':texts')
   if texts.v[a.text] ~= '' and texts.v[a.text] ~= a.todo then
     local same = item_of(c, hash(c, c.p .. ':hyps').v[texts.v[a.text]])
@@ -109,7 +125,7 @@ local function add_hypothesis(c, a, source)
   local i = item_of(c, todo) or hash(c, c.p .. ':item:' .. todo)
   i.id = todo
   for field, value in pairs({kind = 'hypothesis', state = 'hypothesis_proposed', version = '1', hyp = hyp,
-    rank = a.rank, rank_reason = a.rank_reason or '', title = a.title or '', family = a.family or '',
+    rank = rank, rank_reason = a.rank_reason or '', title = a.title or '', family = a.family or '',
     touched = int(rev), added_rev = int(rev)}) do
     set(i, field, value)
   end
