@@ -21,6 +21,7 @@ from contracts.derived import (
     open_gates,
     passed_holdout,
     rank,
+    spelled,
     ready_sets,
 )
 from contracts.derived_peers import declared_words, peers_words
@@ -83,7 +84,7 @@ def _item(state: GoalState, item: ItemState) -> dict[str, str]:
     if item.kind != TodoKind.CONTRACT or item.gates:
         fields["class"] = ready_class(state, item)
     if item.kind != TodoKind.CONTRACT:
-        fields["rank"] = repr(rank(item))
+        fields["rank"] = spelled(rank(item))
     return fields
 
 

@@ -50,11 +50,13 @@ class LostReplies:
             while chunk := client.recv(1 << 16):
                 requests.feed(chunk)
                 server.sendall(chunk)
-                while (command := requests.gets()) is not False:
-                    reply = _whole_reply(server)
-                    if self._drops(command, reply):
-                        return
-                    client.sendall(reply)
+                if not (commands := list(iter(requests.gets, False))):
+                    continue
+                replies = _whole_replies(server, len(commands))
+                # a write is sent alone; what comes several at a time only opens the connection
+                if any(self._drops(command, replies) for command in commands):
+                    return
+                client.sendall(replies)
 
     def _drops(self, command: list[str], reply: bytes) -> bool:
         if command[0].upper() != "FCALL" or "op" not in command:
@@ -73,12 +75,16 @@ class LostReplies:
         return False
 
 
-def _whole_reply(server: socket.socket) -> bytes:
+def _whole_replies(server: socket.socket, count: int) -> bytes:
+    """Give the bytes of `count` replies, however they are cut into pieces."""
     reader, raw = hiredis.Reader(), b""
-    while reader.gets() is False:
-        chunk = server.recv(1 << 16)
+    while count:
+        if not (chunk := server.recv(1 << 16)):
+            raise ConnectionResetError("the server closed the connection")
         raw += chunk
         reader.feed(chunk)
+        while count and reader.gets() is not False:
+            count -= 1
     return raw
 
 

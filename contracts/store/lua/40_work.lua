@@ -97,14 +97,20 @@ end
 
 -- Proposals ------------------------------------------------------------------------------------
 
--- The rank as the records have it: a finite number, spelled as Python spells one.
+-- The rank, a finite number and the one that the record names, spelled as shortly as it can be.
 local function rank_of(a)
   local ok, body = pcall(cjson.decode, a.body1 or '')
-  local found = ok and type(body) == 'table' and body.hypothesis
+  local record = ok and type(body) == 'table' and type(body.hypothesis) == 'table' and body.hypothesis
   local rank = tonumber(a.rank or '')
-  if not rank or math.abs(rank) == math.huge or rank ~= rank or type(found) ~= 'table'
-    or tonumber(found.frontier_rank) ~= rank then
+  local named = record and tonumber(record.frontier_rank)
+  if not rank or rank ~= rank or math.abs(rank) == math.huge or named and named ~= rank then
     refuse('bad_rank', 'the rank that the hypothesis names, a finite number')
+  end
+  for _, spelling in ipairs({'%.15g', '%.16g'}) do
+    local text = string.format(spelling, rank)
+    if tonumber(text) == rank then
+      return text
+    end
   end
   return string.format('%.17g', rank)
 end

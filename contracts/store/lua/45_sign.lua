@@ -128,7 +128,8 @@ local function stale(c, a)
   if agent.v.roles == '' or not i or #roles_of(agent, a.role) == 0 then
     refuse('agent_unknown', a.agent)
   end
-  local fence, live = string.match(a.fence or '', '^[1-9]%d*$') and tonumber(a.fence) or math.huge, i.v.claimed_by == a.agent
+  local fence = string.match(a.fence or '', '^[1-9]%d*$') and tonumber(a.fence) or math.huge
+  local live = i.v.claimed_by == a.agent
   if fence > num(i, 'fence') or (live and fence == num(i, 'fence')) then
     refuse('not_stale', 'the fence of a claim that has ended', facts(c, i))
   end
