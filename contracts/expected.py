@@ -21,8 +21,8 @@ from contracts.derived import (
     open_gates,
     passed_holdout,
     rank,
-    spelled,
     ready_sets,
+    spelled,
 )
 from contracts.derived_peers import declared_words, peers_words
 from contracts.events import Claimed
